@@ -1,0 +1,86 @@
+"""The one table of element types: torch's name, size, and what each format calls it.
+
+Nothing here needs torch. Names are torch's own (``float16``); ``f16`` and the like are
+accepted where people write specs by hand (pack examples, ``--dtype``).
+
+Sources: safetensors ``tensor.rs`` (codes), torch ``storage.py`` (legacy storage classes; types
+without one are saved as ``UntypedStorage`` by ``_rebuild_tensor_v3``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remap.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type.
+
+    name         torch's name, without ``torch.``
+    itemsize     bytes an element
+    short        the name in hand-written specs
+    safetensors  the code in a safetensors header, None where the format has none
+    storage      the legacy storage class in a torch pickle, None where torch 1.x had none
+    """
+
+    name: str
+    itemsize: int
+    short: str
+    safetensors: str | None
+    storage: str | None
+
+    @property
+    def is_float(self) -> bool:
+        """True for real floating-point types: those that ``--dtype`` may cast."""
+        return self.name.startswith(("float", "bfloat"))
+
+
+TABLE: tuple[DType, ...] = (
+    DType("float64", 8, "f64", "F64", "DoubleStorage"),
+    DType("float32", 4, "f32", "F32", "FloatStorage"),
+    DType("float16", 2, "f16", "F16", "HalfStorage"),
+    DType("bfloat16", 2, "bf16", "BF16", "BFloat16Storage"),
+    DType("float8_e4m3fn", 1, "f8_e4m3", "F8_E4M3", None),
+    DType("float8_e5m2", 1, "f8_e5m2", "F8_E5M2", None),
+    DType("float8_e4m3fnuz", 1, "f8_e4m3fnuz", "F8_E4M3FNUZ", None),
+    DType("float8_e5m2fnuz", 1, "f8_e5m2fnuz", "F8_E5M2FNUZ", None),
+    DType("float8_e8m0fnu", 1, "f8_e8m0", "F8_E8M0", None),
+    DType("int64", 8, "i64", "I64", "LongStorage"),
+    DType("int32", 4, "i32", "I32", "IntStorage"),
+    DType("int16", 2, "i16", "I16", "ShortStorage"),
+    DType("int8", 1, "i8", "I8", "CharStorage"),
+    DType("uint64", 8, "u64", "U64", None),
+    DType("uint32", 4, "u32", "U32", None),
+    DType("uint16", 2, "u16", "U16", None),
+    DType("uint8", 1, "u8", "U8", "ByteStorage"),
+    DType("bool", 1, "bool", "BOOL", "BoolStorage"),
+    DType("complex64", 8, "c64", "C64", "ComplexFloatStorage"),
+    DType("complex128", 16, "c128", None, "ComplexDoubleStorage"),
+)
+
+BY_NAME = {t.name: t for t in TABLE}
+BY_SAFETENSORS = {t.safetensors: t for t in TABLE if t.safetensors}
+BY_STORAGE = {t.storage: t for t in TABLE if t.storage}
+_SPELLINGS = {s: t for t in TABLE for s in (t.name, t.short, f"torch.{t.name}")} | {
+    "half": BY_NAME["float16"],
+    "fp16": BY_NAME["float16"],
+    "fp32": BY_NAME["float32"],
+    "float": BY_NAME["float32"],
+    "double": BY_NAME["float64"],
+}
+
+
+def dtype(name: str) -> DType:
+    """The type that a person calls ``name``: ``float16``, ``f16``, ``fp16``, ``torch.float16``.
+
+    Raises UsageError, listing what is known.
+    """
+    found = _SPELLINGS.get(name)
+    if found is None:
+        raise UsageError(
+            f"no element type is called {name!r}",
+            remedy=f"use one of {', '.join(t.name for t in TABLE)}",
+        )
+    return found

@@ -1,0 +1,9 @@
+"""Expressions over tensors: what an output tensor is made of.
+
+``nodes`` says what there is and infers shape and dtype; ``ranges`` lowers to byte ranges what only
+moves contiguous bytes; ``blocks`` computes the rest, block by block. Nothing here reads a header.
+"""
+
+from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take, takes
+
+__all__ = ["Cast", "Concat", "Expr", "Pad", "Permute", "Reshape", "Slice", "Take", "takes"]

@@ -1,0 +1,193 @@
+"""The nodes of an expression. Building one checks it: ``spec`` is right, or UsageError is raised.
+
+    Take      a source tensor, by key and location
+    Slice     [start, stop) along one dimension
+    Concat    parts joined along one dimension
+    Reshape   the same elements in row-major order, another shape
+    Permute   dimensions reordered (transpose is the two-dimensional case)
+    Cast      another element type
+    Pad       elements added before and after along one dimension
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Union
+
+from remap.dtypes import DType
+from remap.errors import UsageError
+from remap.types import Entry, TensorSpec
+
+
+def _check(ok: bool, what: str) -> None:
+    if not ok:
+        raise UsageError(what)
+
+
+def _dim(dim: int, shape: tuple[int, ...], what: str) -> None:
+    _check(0 <= dim < len(shape), f"{what} along dimension {dim} of a tensor of shape {list(shape)}")
+
+
+@dataclass(frozen=True)
+class Take:
+    """A source tensor as it is."""
+
+    entry: Entry
+
+    @property
+    def spec(self) -> TensorSpec:
+        return self.entry.spec
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Elements ``start`` to ``stop`` (exclusive) along ``dim``."""
+
+    of: Expr
+    dim: int
+    start: int
+    stop: int
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = self.of.spec.shape
+        _dim(self.dim, shape, "slice")
+        _check(
+            0 <= self.start <= self.stop <= shape[self.dim],
+            f"slice [{self.start}:{self.stop}] of dimension {self.dim}, which has {shape[self.dim]} elements",
+        )
+        size = self.stop - self.start
+        _set(self, self.of.spec.dtype, (*shape[: self.dim], size, *shape[self.dim + 1 :]))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True)
+class Concat:
+    """Parts joined along ``dim``: one dtype, equal shapes but for that dimension."""
+
+    parts: tuple[Expr, ...]
+    dim: int = 0
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check(bool(self.parts), "concat of nothing")
+        first = self.parts[0].spec
+        _dim(self.dim, first.shape, "concat")
+        d = self.dim
+        for p in self.parts:
+            _check(p.spec.dtype == first.dtype, f"concat of {first.dtype.name} and {p.spec.dtype.name}")
+            same = p.spec.shape[:d] == first.shape[:d] and p.spec.shape[d + 1 :] == first.shape[d + 1 :]
+            _check(
+                len(p.spec.shape) == len(first.shape) and same,
+                f"concat along dimension {d} of shapes {list(first.shape)} and {list(p.spec.shape)}",
+            )
+        size = sum(p.spec.shape[d] for p in self.parts)
+        _set(self, first.dtype, (*first.shape[:d], size, *first.shape[d + 1 :]))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.parts
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """The same elements in row-major order under another shape."""
+
+    of: Expr
+    shape: tuple[int, ...]
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check(
+            prod(self.shape) == self.of.spec.numel,
+            f"reshape of {list(self.of.spec.shape)} ({self.of.spec.numel} elements) to {list(self.shape)}",
+        )
+        _set(self, self.of.spec.dtype, tuple(self.shape))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True)
+class Permute:
+    """Dimensions reordered: output dimension ``i`` is input dimension ``dims[i]``."""
+
+    of: Expr
+    dims: tuple[int, ...]
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = self.of.spec.shape
+        _check(
+            sorted(self.dims) == list(range(len(shape))),
+            f"permute by {list(self.dims)} of a tensor of {len(shape)} dimensions",
+        )
+        _set(self, self.of.spec.dtype, tuple(shape[d] for d in self.dims))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Every element in another type, rounded as torch rounds."""
+
+    of: Expr
+    dtype: DType
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _set(self, self.dtype, self.of.spec.shape)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True)
+class Pad:
+    """``before`` and ``after`` more elements of ``value`` along ``dim``."""
+
+    of: Expr
+    dim: int
+    before: int = 0
+    after: int = 0
+    value: float = 0.0
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = self.of.spec.shape
+        _dim(self.dim, shape, "pad")
+        _check(self.before >= 0 and self.after >= 0, f"pad by {self.before} and {self.after} elements")
+        size = shape[self.dim] + self.before + self.after
+        _set(self, self.of.spec.dtype, (*shape[: self.dim], size, *shape[self.dim + 1 :]))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad]
+
+
+def _set(node: Expr, dtype: DType, shape: tuple[int, ...]) -> None:
+    object.__setattr__(node, "spec", TensorSpec(dtype, shape))
+
+
+def takes(expr: Expr) -> Iterator[Take]:
+    """Every source tensor that ``expr`` reads, in order, repeated where it is read twice."""
+    if isinstance(expr, Take):
+        yield expr
+    for child in expr.children:
+        yield from takes(child)

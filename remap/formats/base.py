@@ -1,0 +1,111 @@
+"""What a format module gives, and the values in which it describes a file to be written.
+
+A reader turns paths into a Catalog by reading headers only. A writer turns a table of expressions
+into OutFiles: for every file its name, and its bytes as a sequence of parts of known size. It
+moves no data; ``remap.stream`` does, and takes digests on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Union
+
+from remap.expr import Expr
+from remap.types import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Bytes that are known before any data moves: headers, pickles, padding, indexes."""
+
+    data: bytes
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBytes:
+    """The row-major bytes of one output tensor."""
+
+    key: str
+    expr: Expr
+
+    @property
+    def nbytes(self) -> int:
+        return self.expr.spec.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedBytes:
+    """A stretch of a source file, carried along unopened.
+
+    crc32  what the source says of these bytes, checked while they pass; None where it says nothing
+    """
+
+    file: Path
+    offset: int
+    nbytes: int
+    crc32: int | None = None
+
+
+Part = Union[Literal, TensorBytes, CopiedBytes]
+Seal = Callable[[Sequence[int]], list[tuple[int, bytes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutFile:
+    """One file to be written.
+
+    name   relative to the destination's folder, with ``/``
+    parts  its bytes, in order
+    seal   where the file holds checksums of its own parts (zip): called with the CRC-32 of every
+           part once all are written; returns (offset, bytes) to overwrite
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    seal: Seal | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(p.nbytes for p in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What the user may say about an output.
+
+    shard_size  largest file in bytes, None for one file
+    tag         name of the step folder (DeepSpeed)
+    name        file name, where the destination is one file; None where it is a folder
+    """
+
+    shard_size: int | None = None
+    tag: str | None = None
+    name: str | None = None
+
+
+class Format(Protocol):
+    """One way a checkpoint lies on disk. A module of ``remap.formats`` provides it as FORMAT."""
+
+    name: str
+    title: str
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """The checkpoints of this format at ``path`` (a file of one, or a folder), recognised by
+        content; [] where there is none. Several are for the caller to refuse."""
+        ...
+
+    def open(self, path: Path, *, at: str | None = None) -> Catalog:
+        """Read the headers of what ``find`` returned. Raises InputError."""
+        ...
+
+    def lay_out(
+        self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions
+    ) -> list[OutFile]:
+        """Describe the files that hold ``tensors``. Raises UsageError where the format can't."""
+        ...

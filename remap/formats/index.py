@@ -1,0 +1,132 @@
+"""The index of a sharded checkpoint: ``model.safetensors.index.json``, ``pytorch_model.bin.index.json``.
+
+``{"metadata": {"total_size": bytes}, "weight_map": {key: file name}}``, as transformers writes it.
+Both directions are checked: a key that no shard has, and a shard's key that the index omits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import msgspec
+
+from remap.errors import Damaged, Hostile, UsageError
+from remap.expr import Expr
+from remap.formats.base import Literal, OutFile
+
+
+class _Document(msgspec.Struct):
+    weight_map: dict[str, str]
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Index:
+    """A read index: where it lies, key -> shard's file name, and its metadata."""
+
+    path: Path
+    weight_map: Mapping[str, str]
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def shards(self) -> list[Path]:
+        """The shards in the folder of the index, sorted, each once."""
+        return [self.path.parent / name for name in sorted(set(self.weight_map.values()))]
+
+
+def read_index(path: Path) -> Index:
+    """Read an index file. Raises Damaged, or Hostile where it names a file outside its folder."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except msgspec.MsgspecError as e:
+        raise Damaged(f"not an index: {e}", where=path, remedy="fetch the file again") from None
+    outside = sorted({n for n in found.weight_map.values() if not _is_plain(n)})
+    if outside:
+        raise Hostile(
+            "the index names files outside its folder",
+            where=path,
+            problems=[repr(n) for n in outside],
+            remedy="do not trust this checkpoint; its index should name plain file names only",
+        )
+    if not found.weight_map:
+        raise Damaged("the index lists no tensors", where=path)
+    return Index(path, found.weight_map, found.metadata)
+
+
+def _is_plain(name: str) -> bool:
+    """One file name, on POSIX and on Windows alike."""
+    return (
+        PurePosixPath(name).name == name
+        and PureWindowsPath(name).name == name
+        and name not in ("", ".", "..")
+        and "\0" not in name
+    )
+
+
+def check_shards_exist(index: Index) -> None:
+    """Raise Damaged naming every shard that is not there."""
+    missing = [p.name for p in index.shards if not p.is_file()]
+    if missing:
+        raise Damaged(
+            f"{len(missing)} of {len(index.shards)} shards are missing",
+            where=index.path,
+            problems=missing,
+            remedy="fetch the missing files into the same folder",
+        )
+
+
+def check_index(index: Index, shards: Mapping[str, Iterable[str]]) -> None:
+    """Compare the index with what the shards hold (file name -> keys), both ways. Raises Damaged."""
+    held = {key: name for name, keys in shards.items() for key in keys}
+    problems = [
+        f"{key}: the index says {name}, " + (f"but {held[key]} has it" if key in held else "no shard has it")
+        for key, name in index.weight_map.items()
+        if held.get(key) != name
+    ]
+    problems += [f"{k}: in {n}, not in the index" for k, n in held.items() if k not in index.weight_map]
+    if problems:
+        raise Damaged("index and shards disagree", where=index.path, problems=problems)
+
+
+def split_shards(tensors: Mapping[str, Expr], limit: int | None) -> list[dict[str, Expr]]:
+    """Cut ``tensors``, in their order, into groups of at most ``limit`` bytes of data.
+
+    A tensor is never split: one that is larger than the limit is refused with UsageError.
+    """
+    if limit is None:
+        return [dict(tensors)]
+    large = [f"{k}: {e.spec.nbytes} bytes" for k, e in tensors.items() if e.spec.nbytes > limit]
+    if large:
+        raise UsageError(
+            f"tensors are larger than --shard-size {limit}",
+            problems=large,
+            remedy="choose a larger shard size; a tensor is not split over files",
+        )
+    groups: list[dict[str, Expr]] = [{}]
+    size = 0
+    for key, expr in tensors.items():
+        if groups[-1] and size + expr.spec.nbytes > limit:
+            groups.append({})
+            size = 0
+        groups[-1][key] = expr
+        size += expr.spec.nbytes
+    return groups
+
+
+def shard_name(stem: str, suffix: str, number: int, count: int) -> str:
+    """``model-00001-of-00002.safetensors``; plain ``model.safetensors`` where there is one only."""
+    return f"{stem}{suffix}" if count == 1 else f"{stem}-{number:05d}-of-{count:05d}{suffix}"
+
+
+def index_file(name: str, groups: Mapping[str, Mapping[str, Expr]]) -> OutFile:
+    """The index over shards (file name -> its tensors), ``total_size`` in bytes of tensor data."""
+    total = sum(e.spec.nbytes for g in groups.values() for e in g.values())
+    weight_map = {key: shard for shard, group in groups.items() for key in group}
+    document = {
+        "metadata": {"total_size": total},
+        "weight_map": dict(sorted(weight_map.items())),
+    }
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    return OutFile(name, (Literal(text + b"\n"),))

@@ -1,0 +1,120 @@
+"""The frozen values that flow between the parts: specs, locations, entries, the catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from pathlib import Path
+
+from remap.dtypes import DType, dtype
+from remap.errors import UsageError
+
+_SPEC = re.compile(r"([a-z0-9_.]+)\[([0-9, ]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What a tensor is, without its data: element type and shape."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        """Number of elements; 1 for a 0-dim tensor."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements in row-major order."""
+        return self.numel * self.dtype.itemsize
+
+    @classmethod
+    def parse(cls, text: str) -> TensorSpec:
+        """Read the hand-written form, ``f16[8,8]``. Raises UsageError."""
+        found = _SPEC.fullmatch(text.strip())
+        if found is None:
+            raise UsageError(f"{text!r} is not a tensor spec", remedy="write it as f16[8,8]")
+        sizes = [s for s in found[2].replace(" ", "").split(",") if s]
+        return cls(dtype(found[1]), tuple(map(int, sizes)))
+
+    def __str__(self) -> str:
+        return f"{self.dtype.short}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a tensor's bytes lie.
+
+    file     the file that holds them
+    offset   byte offset of the first element in the file
+    strides  in elements, one a dimension; None for row-major without gaps
+    crc32    what the file itself says of these bytes (a zip record that is just this tensor);
+             checked while the bytes pass
+    """
+
+    file: Path
+    offset: int
+    strides: tuple[int, ...] | None = None
+    crc32: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a catalog. ``location`` is None where only the key list is known."""
+
+    key: str
+    spec: TensorSpec
+    location: Location | None = None
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The table that a reader returns: every tensor, none of its data.
+
+    format    name of the format that read it
+    root      the file or folder that the user pointed at, resolved
+    files     every file that belongs to the checkpoint, sorted
+    entries   key -> entry, in the order of the file
+    metadata  text that the format keeps beside the tensors
+    config    the model's ``config.json``, {} where there is none
+    opaque    names of classes in pickles that are carried along unopened
+    warnings  what a user should know before trusting it
+    native    the reader's own view, for the writer of the same format; nobody else looks at it
+    """
+
+    format: str
+    root: Path
+    files: tuple[Path, ...]
+    entries: Mapping[str, Entry]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+    opaque: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    native: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, ties counted once."""
+        return sum(e.spec.nbytes for k, e in self.entries.items() if k not in self.aliases)
+
+    @cached_property
+    def aliases(self) -> Mapping[str, str]:
+        """Ties: key -> the first key with the very same bytes, shape and strides."""
+        return find_ties(self.entries.values())
+
+
+def find_ties(entries: Iterable[Entry]) -> dict[str, str]:
+    """Key -> first key for entries that share one location and spec. Empty tensors are never tied."""
+    first: dict[tuple[Location, TensorSpec], str] = {}
+    ties: dict[str, str] = {}
+    for e in entries:
+        if e.location is None or e.spec.numel == 0:
+            continue
+        kept = first.setdefault((e.location, e.spec), e.key)
+        if kept != e.key:
+            ties[e.key] = kept
+    return ties
