@@ -1,0 +1,219 @@
+"""Computing what does not lower to byte ranges: block by block, under a byte budget.
+
+A block is a range of the output's first dimension. Every node answers for a *box* (start and stop
+in each dimension) of its result by asking its children for the boxes that it needs, so no more of
+a source is read than the block is made of. The arithmetic is torch's, which is imported here and
+only when a block is computed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from remap.errors import Damaged, UsageError
+from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take
+from remap.expr.ranges import row_major
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Box = tuple[tuple[int, int], ...]
+
+NEAR = 1 << 20
+"""Bytes. A strided read fetches everything between its first and last element up to this size."""
+
+
+def evaluate(expr: Expr) -> Tensor:
+    """The whole tensor, on the CPU."""
+    return _compute(expr, _whole(expr))
+
+
+def blocks(expr: Expr, budget: int) -> Iterator[memoryview]:
+    """The row-major bytes of ``expr``, in blocks that take at most ``budget`` bytes to compute
+    (or one row of the first dimension, where that takes more)."""
+    import torch
+
+    for box in _boxes(expr, budget):
+        block = _compute(expr, box).contiguous()
+        flat = block.as_strided((block.numel(),), (1,))  # one element may carry any stride
+        yield memoryview(flat.view(torch.uint8).numpy())
+
+
+def peak(expr: Expr, budget: int) -> int:
+    """Most bytes that ``blocks(expr, budget)`` holds at a time, counted before anything is read."""
+    return max((_cost(expr, box) for box in _boxes(expr, budget)), default=0)
+
+
+def _boxes(expr: Expr, budget: int) -> Iterator[Box]:
+    if expr.spec.numel == 0:
+        return
+    whole = _whole(expr)
+    if not whole:
+        yield whole
+        return
+    rows = whole[0][1]
+    step = max(1, rows)
+    while step > 1 and _cost(expr, ((0, step), *whole[1:])) > budget:
+        step = (step + 1) // 2
+    for start in range(0, rows, step):
+        yield ((start, min(start + step, rows)), *whole[1:])
+
+
+def _whole(expr: Expr) -> Box:
+    return tuple((0, n) for n in expr.spec.shape)
+
+
+def _nbytes(expr: Expr, box: Box) -> int:
+    return prod(b - a for a, b in box) * expr.spec.dtype.itemsize
+
+
+def _cost(expr: Expr, box: Box) -> int:
+    """Bytes held while ``_compute(expr, box)`` runs: its result and everything it is made of."""
+    if isinstance(expr, Take):
+        return 2 * _nbytes(expr, box) + NEAR  # what is read, and the elements picked from it
+    if isinstance(expr, (Slice, Permute)):
+        return _cost(expr.children[0], _needed(expr, box)[0])  # views
+    return _nbytes(expr, box) + sum(
+        _cost(child, need) for child, need in zip(expr.children, _needed(expr, box), strict=True) if need is not None
+    )
+
+
+def _needed(expr: Expr, box: Box) -> list[Box | None]:
+    """For each child, the box of it that ``box`` of ``expr`` is made of; None where it needs none."""
+    if isinstance(expr, Slice):
+        return [_along(box, expr.dim, box[expr.dim][0] + expr.start, box[expr.dim][1] + expr.start)]
+    if isinstance(expr, Permute):
+        return [tuple(box[expr.dims.index(d)] for d in range(len(box)))]
+    if isinstance(expr, Cast):
+        return [box]
+    if isinstance(expr, Reshape):
+        return [_rows_of(expr, box)]
+    if isinstance(expr, Pad):
+        return [_clipped(box, expr.dim, expr.before, expr.of.spec.shape[expr.dim])]
+    if isinstance(expr, Concat):
+        needs: list[Box | None] = []
+        start = 0
+        for part in expr.parts:
+            needs.append(_clipped(box, expr.dim, start, part.spec.shape[expr.dim]))
+            start += part.spec.shape[expr.dim]
+        return needs
+    return []
+
+
+def _along(box: Box, dim: int, start: int, stop: int) -> Box:
+    return (*box[:dim], (start, stop), *box[dim + 1 :])
+
+
+def _clipped(box: Box, dim: int, start: int, size: int) -> Box | None:
+    """The part of ``box`` that falls on a child lying at ``start`` along ``dim``, in its own count."""
+    a, b = max(box[dim][0] - start, 0), min(box[dim][1] - start, size)
+    return _along(box, dim, a, b) if a < b else None
+
+
+def _rows_of(expr: Reshape, box: Box) -> Box:
+    """The rows of the child that hold the elements of the rows of ``box``."""
+    first, stop = _flat(expr.spec.shape, box)
+    shape = expr.of.spec.shape
+    if not shape:
+        return ()
+    inner = max(1, prod(shape[1:]))
+    return ((first // inner, -(-stop // inner)), *((0, n) for n in shape[1:]))
+
+
+def _flat(shape: tuple[int, ...], box: Box) -> tuple[int, int]:
+    """Row-major interval covered by the rows of ``box``, the other dimensions taken whole."""
+    if not shape:
+        return 0, 1
+    inner = prod(shape[1:])
+    return box[0][0] * inner, box[0][1] * inner
+
+
+def _compute(expr: Expr, box: Box) -> Tensor:
+    import torch
+
+    if isinstance(expr, Take):
+        return _read(expr, box)
+    needs = _needed(expr, box)
+    if isinstance(expr, Slice):
+        return _compute(expr.of, _need(needs[0]))
+    if isinstance(expr, Permute):
+        return _compute(expr.of, _need(needs[0])).permute(expr.dims)
+    if isinstance(expr, Cast):
+        return _compute(expr.of, _need(needs[0])).to(getattr(torch, expr.dtype.name))
+    if isinstance(expr, Reshape):
+        return _reshape(expr, box, _compute(expr.of, _need(needs[0])))
+    if isinstance(expr, Concat):
+        parts = [_compute(p, need) for p, need in zip(expr.parts, needs, strict=True) if need is not None]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, expr.dim)
+    out = torch.full(
+        [b - a for a, b in box], expr.value, dtype=getattr(torch, expr.spec.dtype.name), device="cpu"
+    )
+    need = needs[0]
+    if need is not None:
+        start = need[expr.dim][0] + expr.before - box[expr.dim][0]
+        length = need[expr.dim][1] - need[expr.dim][0]
+        out.narrow(expr.dim, start, length).copy_(_compute(expr.of, need))
+    return out
+
+
+def _need(box: Box | None) -> Box:
+    assert box is not None
+    return box
+
+
+def _reshape(expr: Reshape, box: Box, rows: Tensor) -> Tensor:
+    first, stop = _flat(expr.spec.shape, box)
+    skipped = _flat(expr.of.spec.shape, _rows_of(expr, box))[0]
+    flat = rows.reshape(-1)[first - skipped : stop - skipped]
+    if not expr.spec.shape:
+        return flat.reshape(())
+    out = flat.reshape(box[0][1] - box[0][0], *expr.spec.shape[1:])
+    return out[(slice(None), *(slice(a, b) for a, b in box[1:]))]
+
+
+def _read(take: Take, box: Box) -> Tensor:
+    where, spec = take.entry.location, take.spec
+    if where is None:
+        raise UsageError("only the key list is known, there are no bytes to read", where=take.entry.key)
+    strides = where.strides if where.strides is not None else row_major(spec.shape)
+    first = sum(a * s for (a, _), s in zip(box, strides, strict=True))
+    sizes = tuple(b - a for a, b in box)
+    size = spec.dtype.itemsize
+    fd = os.open(where.file, os.O_RDONLY)
+    try:
+        return _strided(fd, take, where.offset + first * size, sizes, strides)
+    finally:
+        os.close(fd)
+
+
+def _strided(
+    fd: int, take: Take, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> Tensor:
+    """Elements at ``offset + sum(i * stride)``: one read where they lie near, else row by row."""
+    import torch
+
+    dtype = getattr(torch, take.spec.dtype.name)
+    if not prod(sizes):
+        return torch.empty(sizes, dtype=dtype)
+    size = take.spec.dtype.itemsize
+    cover = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if not sizes or cover * size <= max(NEAR, 2 * prod(sizes) * size):
+        data = bytearray(cover * size)
+        _read_fully(fd, memoryview(data), offset, take)
+        return torch.frombuffer(data, dtype=dtype).as_strided(sizes, strides)
+    out = torch.empty(sizes, dtype=dtype)
+    for i in range(sizes[0]):
+        out[i] = _strided(fd, take, offset + i * strides[0] * size, sizes[1:], strides[1:])
+    return out
+
+
+def _read_fully(fd: int, into: memoryview, offset: int, take: Take) -> None:
+    while into:
+        n = os.preadv(fd, [into], offset)
+        if not n:
+            where = take.entry.location
+            raise Damaged("the file ends inside the tensor", where=f"{where and where.file}: {take.entry.key}")
+        into, offset = into[n:], offset + n
