@@ -1,0 +1,1 @@
+"""The packs that come with remap: YAML, one folder a model family. Nothing here is code."""

@@ -1,0 +1,45 @@
+"""Fixtures for the whole suite: real checkpoints, and where the corpus lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--data", type=Path, help="folder of the corpus, for tests/corpus")
+
+
+@pytest.fixture(scope="session")
+def data(request: pytest.FixtureRequest) -> Path:
+    """The corpus. Skips where none was given."""
+    folder = request.config.getoption("--data")
+    if folder is None:
+        pytest.skip("needs --data (make corpus)")
+    return folder.resolve(strict=True)
+
+
+@pytest.fixture(scope="session")
+def pythia(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Name of a variant (``checkpoints.VARIANTS``) -> its folder, made at the first call.
+
+    Tests only read them: every test of the session shares one folder.
+    """
+    root = tmp_path_factory.mktemp("pythia")
+
+    def folder(variant: str) -> Path:
+        from checkpoints import VARIANTS  # transformers takes seconds to import
+
+        path = root / variant
+        if not path.exists():
+            path.mkdir()
+            VARIANTS[variant](path)
+        return path
+
+    return folder
