@@ -50,7 +50,9 @@ def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _save(layers: int, dtype: torch.dtype, *, tied: bool = False, shard: str = "1GB") -> Callable[[Path], None]:
+def _save(
+    layers: int, dtype: torch.dtype, *, tied: bool = False, shard: str = "1GB"
+) -> Callable[[Path], None]:
     def save(folder: Path) -> None:
         make_model(layers, tied=tied).to(dtype).save_pretrained(folder, max_shard_size=shard)
 
