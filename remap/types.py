@@ -82,6 +82,8 @@ class Catalog:
     metadata  text that the format keeps beside the tensors
     config    the model's ``config.json``, {} where there is none
     opaque    names of classes in pickles that are carried along unopened
+    extras    names of what the files hold beside the tensors: optimizer, arguments, step
+    companions  files beside it that describe its model (``config.json``, the tokenizer)
     warnings  what a user should know before trusting it
     native    the reader's own view, for the writer of the same format; nobody else looks at it
     """
@@ -93,6 +95,8 @@ class Catalog:
     metadata: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     opaque: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    companions: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     native: object = field(default=None, repr=False, compare=False)
 

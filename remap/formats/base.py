@@ -64,11 +64,13 @@ class OutFile:
     parts  its bytes, in order
     seal   where the file holds checksums of its own parts (zip): called with the CRC-32 of every
            part once all are written; returns (offset, bytes) to overwrite
+    carries  True where this is a source file rewritten, so that everything else in it comes along
     """
 
     name: str
     parts: tuple[Part, ...]
     seal: Seal | None = None
+    carries: bool = False
 
     @property
     def nbytes(self) -> int:

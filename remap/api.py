@@ -1,0 +1,183 @@
+"""The whole flow on one screen: open -> catalog -> plan -> stream -> verify.
+
+Every function takes a path (a file of a checkpoint, or its folder) or a Catalog that ``open`` gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from remap import receipt as receipts
+from remap import verify as checks
+from remap.dtypes import dtype as find_dtype
+from remap.errors import UsageError
+from remap.expr import Take
+from remap.formats import registry
+from remap.formats.base import Format, OutFile, WriteOptions
+from remap.formats.companions import carried
+from remap.packs import load
+from remap.plan import Plan, make_plan
+from remap.receipt import Receipt
+from remap.stream import MEMORY, Staging, write_files
+from remap.types import Catalog
+
+Source = str | Path | Catalog
+SUFFIXES = {
+    ".safetensors": "safetensors",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".bin": "torch",
+    ".ckpt": "torch",
+}
+"""A destination with one of these is one file of that format; any other is a folder."""
+
+
+def open(source: Source, *, at: str | None = None) -> Catalog:
+    """The catalog of the checkpoint at ``source``; reads headers only, runs nothing, imports no torch.
+
+    at  where the state dict lies in a torch file (``model.encoder``), if that is ambiguous
+    """
+    return source if isinstance(source, Catalog) else registry.open_catalog(Path(source), at=at)
+
+
+def plan(
+    source: Source,
+    rules: Iterable[str | Path] = (),
+    *,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    dtype: str | None = None,
+    again: Iterable[str] = (),
+    at: str | None = None,
+) -> Plan:
+    """What a conversion would do, key by key; no packs give the identity.
+
+    rules    packs, in order: ``family/name`` or a path of a YAML file
+    inverse  apply them backwards, the last first
+    params   values of the packs' parameters, by name
+    dtype    cast floating-point tensors to this type
+    again    rules that may be applied to names that they already made
+    """
+    catalog = open(source, at=at)
+    left = receipts.find(catalog)
+    return make_plan(
+        catalog,
+        [load(str(r)) for r in rules],
+        inverse=inverse,
+        params=dict(params or {}),
+        remembered={s.pack: s.params for s in left.steps} if left else {},
+        again=frozenset(again),
+        cast=find_dtype(dtype) if dtype else None,
+    )
+
+
+def layout(
+    plan: Plan, destination: str | Path, *, to: str | None = None, shard_size: int | None = None, tag: str | None = None
+) -> tuple[Format, list[OutFile]]:
+    """The format and the files that ``convert`` would write at ``destination``. Raises UsageError."""
+    path = Path(destination)
+    suffix = SUFFIXES.get(path.suffix)
+    fmt = registry.get(to or suffix or plan.catalog.format)
+    options = WriteOptions(shard_size, tag, path.name if suffix else None)
+    files = fmt.lay_out({o.key: o.expr for o in plan.outputs}, plan.catalog, options)
+    return fmt, files if suffix else [*carried(plan.catalog.companions), *files]
+
+
+def convert(
+    source: Source,
+    destination: str | Path,
+    rules: Iterable[str | Path] = (),
+    *,
+    to: str | None = None,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    dtype: str | None = None,
+    again: Iterable[str] = (),
+    at: str | None = None,
+    shard_size: int | None = None,
+    tag: str | None = None,
+    jobs: int | None = None,
+    memory: int = MEMORY,
+    overwrite: bool = False,
+    progress: Callable[[int, int], Callable[[int], None]] | None = None,
+) -> Receipt:
+    """Write the converted checkpoint at ``destination``, whole and checked, or nothing.
+
+    to          format; by default what the destination's suffix says, else the source's own
+    shard_size  largest file in bytes
+    memory      bytes that computed tensors may take together
+    progress    called with (number of files, bytes); gives the function that is told of bytes written
+
+    The other arguments are those of ``plan``. Gives the receipt, which lies beside the output.
+    """
+    made = plan(source, rules, inverse=inverse, params=params, dtype=dtype, again=again, at=at)
+    if not made.outputs:
+        raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
+    fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag)
+    path = Path(destination)
+    single = path.suffix in SUFFIXES
+    total = sum(f.nbytes for f in files)
+    with Staging(path, made.catalog, single_file=single, overwrite=overwrite) as staging:
+        staging.check_room(total)
+        with staging.writing() as folder:
+            told = progress(len(files), total) if progress else lambda n: None
+            written = write_files(files, folder, jobs=jobs, memory=memory, progress=told)
+            again_open = folder / path.name if single else folder
+            output = _reopen(fmt, again_open, at if any(f.carries for f in files) else None)
+            checks.check_headers(made, output)
+            rest = {k: Take(e) for k, e in output.entries.items() if k not in written.digests}
+            digests = {**written.digests, **checks.digests(rest)}
+            left = () if any(f.carries for f in files) else made.catalog.extras
+            receipt = receipts.make(made, fmt.name, digests, written.sizes, list(left))
+            (folder / receipts.RECEIPT).write_bytes(receipt.encode())
+        staging.commit()
+    return receipt
+
+
+def _reopen(fmt: Format, path: Path, at: str | None) -> Catalog:
+    (root,) = fmt.find(path)
+    return fmt.open(root, at=at)
+
+
+def verify(destination: Source, *, against: Source | None = None) -> tuple[Receipt, list[str]]:
+    """Re-read an output: its receipt, and one line for each tensor that departs from it.
+
+    against  the source: the packs of the receipt are applied to it once more, and the digests of
+             what they give are compared, too
+    """
+    catalog = open(destination)
+    receipt = receipts.find(catalog)
+    if receipt is None:
+        raise UsageError(
+            "no receipt lies beside it, so there is nothing to check it against",
+            where=catalog.root,
+            remedy="compare it with another checkpoint: remap diff A B",
+        )
+    problems = checks.check_receipt(receipt, catalog)
+    if against is not None:
+        problems += checks.check_digests(receipt, _replay(receipt, open(against)))
+    return receipt, problems
+
+
+def _replay(receipt: Receipt, source: Catalog) -> Plan:
+    packs = [load(step.pack) for step in receipt.steps]
+    changed = [p.name for p, s in zip(packs, receipt.steps, strict=True) if p.digest != s.digest]
+    if changed:
+        raise UsageError(
+            "the packs are not those that the receipt names; their contents changed",
+            problems=changed,
+            remedy="check out the version of the packs that made this output",
+        )
+    return make_plan(
+        source,
+        packs,
+        inverse=any(step.inverse for step in receipt.steps),
+        remembered={step.pack: step.params for step in receipt.steps},
+        cast=find_dtype(receipt.dtype) if receipt.dtype else None,
+    )
+
+
+def diff(a: Source, b: Source, *, values: bool = True) -> list[checks.Difference]:
+    """Every key in which two checkpoints differ, and how; [] where they are the same."""
+    return checks.compare(open(a), open(b), values=values)

@@ -1,0 +1,77 @@
+"""``remap convert SRC DST -r PACK...``: do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from remap.cli import options, terminal
+
+
+@click.command()
+@options.source
+@options.destination
+@options.conversion
+@options.to
+@click.option("--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ...")
+@click.option("--tag", help="Name of the step folder (DeepSpeed); global_step0 without it.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
+@click.option("--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take.")
+@click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before.")
+@options.as_json
+def command(
+    source: Path,
+    destination: Path,
+    rules: tuple[str, ...],
+    inverse: bool,
+    params: tuple[tuple[str, str], ...],
+    dtype: str | None,
+    again: tuple[str, ...],
+    at: str | None,
+    to: str | None,
+    shard_size: int | None,
+    tag: str | None,
+    jobs: int | None,
+    memory: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Convert a checkpoint: other names, another format, or both.
+
+    DESTINATION is one file where it ends in .safetensors, .pt, .pth, .bin or .ckpt, else a folder. It
+    appears once it is written whole and checked; a receipt lies beside it.
+    """
+    from remap import api
+
+    with terminal.progress("converting") as progress:
+        receipt = api.convert(
+            source,
+            destination,
+            rules,
+            to=to,
+            inverse=inverse,
+            params=dict(params),
+            dtype=dtype,
+            again=again,
+            at=at,
+            shard_size=shard_size,
+            tag=tag,
+            jobs=jobs,
+            memory=memory,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if as_json:
+        terminal.print_json(receipt)
+        return
+    total = sum(receipt.files.values())
+    click.echo(
+        f"{destination}: {receipt.format}, {terminal.count(len(receipt.tensors), 'tensor')} in "
+        f"{terminal.count(len(receipt.files), 'file')}, {terminal.size(total)}"
+    )
+    if receipt.drops:
+        reasons = sorted({d.because for d in receipt.drops})
+        terminal.note(f"note: {terminal.count(len(receipt.drops), 'tensor')} dropped: {'; '.join(reasons)}")
+    if receipt.left_behind:
+        terminal.note(f"note: not carried along: {', '.join(receipt.left_behind)}")

@@ -1,0 +1,71 @@
+"""The ``remap`` command. Commands are imported when they run, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from remap import __version__
+from remap.errors import RemapError
+
+COMMANDS = {
+    "inspect": "what is this? format, keys, sizes, ties",
+    "keys": "write a checkpoint's key list",
+    "plan": "what a conversion would do, key by key",
+    "convert": "convert a checkpoint",
+    "diff": "compare two checkpoints",
+    "verify": "re-read an output against its receipt",
+    "rules": "list, show, check and test rule packs",
+}
+"""Name -> summary. The command is in ``remap.cli.<name>``, as ``command``."""
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(f"remap.cli.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="remap")
+def cli() -> None:
+    """Move checkpoints between the names that models give their weights.
+
+    Exit codes: 0 fine; 1 findings or a difference; 2 wrong use or a wrong pack; 3 unreadable or
+    hostile input; 4 the output failed verification.
+    """
+
+
+def main() -> None:
+    """Run the command line; errors become one paragraph on stderr and an exit code."""
+    try:
+        code = cli.main(prog_name="remap", standalone_mode=False)
+    except click.Abort:
+        code = 130
+    except click.ClickException as e:
+        e.show()
+        code = 2
+    except RemapError as e:
+        click.echo(f"error: {e}", err=True)
+        code = e.exit_code
+    except KeyboardInterrupt:
+        click.echo("stopped; nothing was left behind", err=True)
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,81 @@
+"""What is printed: results to stdout, everything else to stderr; progress where a terminal watches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+UNWATCHED_WIDTH = 10_000
+
+
+def out() -> Console:
+    """A console on stdout; a line is never cut where no terminal is watching."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else UNWATCHED_WIDTH
+    return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, on stderr."""
+    click.echo(text, err=True)
+
+
+def print_json(document: object) -> None:
+    """A document on stdout, indented."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset[int] = frozenset()) -> None:
+    """Aligned columns on stdout, without frames."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, name in enumerate(header):
+        grid.add_column(name, justify="right" if i in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    out().print(grid)
+
+
+def size(nbytes: int) -> str:
+    """``1.6 GB``."""
+    value = float(nbytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}" if unit != "B" else f"{nbytes} B"
+        value /= 1000
+    return f"{value:.3g} TB"
+
+
+def count(number: int, what: str) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], Callable[[int], None]] | None]:
+    """Bytes, rate and time left on a terminal; None where nobody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+
+        def start(files: int, total: int) -> Callable[[int], None]:
+            task = bar.add_task(title, total=total)
+            return lambda n: bar.advance(task, n)
+
+        yield start

@@ -1,0 +1,102 @@
+"""A key list: names, shapes and dtypes without tensors. Read-only; it has no bytes to convert.
+
+Three spellings are read:
+
+    {key: [shape, dtype]}                              what ``remap keys`` writes
+    {file: {key: [shape, dtype]}}                      DeepSpeed layer files; layer_02-... gives "2.<key>"
+    {"weight_map": {key: file}}                        a Hugging Face index, whose shards are absent: names only
+
+A file name may end in ``.json`` or ``.json.gz``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from remap.dtypes import dtype
+from remap.errors import Damaged, UsageError
+from remap.expr import Expr
+from remap.formats.base import OutFile, WriteOptions
+from remap.formats.layer_files import layer_of
+from remap.types import Catalog, Entry, TensorSpec
+
+UNKNOWN = TensorSpec(dtype("uint8"), (0,))
+"""What is put for a tensor of which only the name is known."""
+
+
+class KeyList:
+    """The ``keys`` format: see the module's docstring."""
+
+    name = "keys"
+    title = "key list (JSON, no tensors)"
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """``path`` where it is a JSON file that is no index of shards lying beside it."""
+        if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
+            return []
+        if path.name.endswith(".index.json"):
+            shards = set(_load(path).get("weight_map", {}).values())
+            return [] if any((path.parent / str(s)).exists() for s in shards) else [path]
+        return [path]
+
+    def open(self, path: Path, *, at: str | None = None) -> Catalog:
+        """Read the list. Raises Damaged where an entry is none of the spellings above."""
+        document = _load(path)
+        names = document.get("weight_map")
+        if isinstance(names, dict) and all(isinstance(v, str) for v in names.values()):
+            entries = {k: Entry(k, UNKNOWN) for k in names}
+            warnings: tuple[str, ...] = ("the list has names only; shapes and dtypes are not checked",)
+        else:
+            entries, warnings = _entries(path, document), ()
+        if not entries:
+            raise Damaged("the key list is empty", where=path)
+        return Catalog(self.name, path, (path,), entries, warnings=warnings)
+
+    def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
+        raise UsageError("a key list is not an output format", remedy="use `remap keys PATH -o keys.json`")
+
+
+FORMAT = KeyList()
+
+
+def _load(path: Path) -> dict[str, object]:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        document = json.loads(data)
+    except (ValueError, OSError, EOFError) as e:
+        raise Damaged(f"not a key list: {e}", where=path) from None
+    if not isinstance(document, dict):
+        raise Damaged("not a key list: a JSON object is expected", where=path)
+    return document
+
+
+def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    wrong = []
+    for key, value in document.items():
+        layer = layer_of(key)
+        if isinstance(value, dict) and layer is not None:
+            inner = {f"{layer.index}.{k}": v for k, v in value.items()}
+        else:
+            inner = {key: value}
+        for name, pair in inner.items():
+            try:
+                shape, kind = pair  # type: ignore[misc]
+                entries[name] = Entry(name, TensorSpec(dtype(kind), tuple(map(int, shape))))
+            except (TypeError, ValueError, UsageError):
+                wrong.append(f"{name}: {json.dumps(pair)[:80]}")
+    if wrong:
+        raise Damaged("entries are not [shape, dtype]", where=path, problems=wrong)
+    return entries
+
+
+def dump(catalog: Catalog) -> str:
+    """The key list of a catalog, as text: what ``remap keys`` writes."""
+    lines = (
+        f"{json.dumps(k)}: {json.dumps([list(e.spec.shape), e.spec.dtype.name])}"
+        for k, e in catalog.entries.items()
+    )
+    return "{" + ",\n ".join(lines) + "}\n"

@@ -1,0 +1,82 @@
+"""The names of DeepSpeed's files, parsed: numbers are numbers, ``layer_10`` is not ``layer_100``.
+
+Source: DeepSpeed ``runtime/pipe/module.py`` (``ckpt_layer_path``), ``runtime/engine.py``
+(``_get_ckpt_name``, ``_get_zero_ckpt_name``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from remap.errors import Damaged
+
+_LAYER = re.compile(r"layer_(\d+)(?:-model_(\d+))?-model_states\.pt")
+_RANK = re.compile(r"mp_rank_(\d+)_model_states\.pt")
+_OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_\d+_mp_rank_\d+_?optim_states\.pt")
+
+LATEST = "latest"
+"""The file that names the newest step folder, without a line break."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFile:
+    """``layer_{index}-model_{rank}-model_states.pt``; ``rank`` is None where the topology has no
+    tensor-parallel axis (``layer_{index}-model_states.pt``)."""
+
+    index: int
+    rank: int | None
+
+
+def layer_of(name: str) -> LayerFile | None:
+    """What a file name says, None where it is no layer file."""
+    found = _LAYER.fullmatch(name)
+    return LayerFile(int(found[1]), int(found[2]) if found[2] else None) if found else None
+
+
+def rank_of(name: str) -> int | None:
+    """The number in ``mp_rank_XX_model_states.pt``, None for another name."""
+    found = _RANK.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def layer_files(folder: Path) -> list[Path]:
+    """The layer files of a step folder, by layer and rank as numbers."""
+    found = [(layer, p) for p in folder.iterdir() if (layer := layer_of(p.name))]
+    return [p for _, p in sorted(found, key=lambda f: (f[0].index, f[0].rank or 0, f[1].name))]
+
+
+def rank_files(folder: Path) -> list[Path]:
+    """The ``mp_rank_XX`` files of a step folder, by number."""
+    found = [(rank, p) for p in folder.iterdir() if (rank := rank_of(p.name)) is not None]
+    return [p for _, p in sorted(found)]
+
+
+def optimizer_files(folder: Path) -> list[Path]:
+    """The ZeRO optimizer files of a step folder, sorted by name."""
+    return sorted(p for p in folder.iterdir() if _OPTIMIZER.fullmatch(p.name))
+
+
+def step_folders(path: Path) -> list[Path]:
+    """The step folders that ``path`` stands for: a file in one, one itself, what ``latest`` names,
+    or else every subfolder that has model files. Raises Damaged where ``latest`` names none."""
+    if path.is_file():
+        if path.name == LATEST:
+            return step_folders(path.parent)
+        return [path.parent] if layer_of(path.name) or rank_of(path.name) is not None else []
+    if not path.is_dir():
+        return []
+    if layer_files(path) or rank_files(path):
+        return [path]
+    latest = path / LATEST
+    if latest.is_file() and latest.stat().st_size < 4096:
+        tag = latest.read_text(errors="replace").strip()
+        if not tag or Path(tag).name != tag or not (path / tag).is_dir():
+            raise Damaged(
+                f"names the step {tag!r}, which is no folder here",
+                where=latest,
+                remedy="write the name of one of the step folders into it, or point at that folder",
+            )
+        return [path / tag]
+    return sorted(p for p in path.iterdir() if p.is_dir() and (layer_files(p) or rank_files(p)))

@@ -1,0 +1,136 @@
+"""The receipt: what a conversion leaves beside its output.
+
+It says which packs ran with which parameters, what they read, and the xxh3-128 digest of every
+tensor's row-major bytes, taken while they passed. ``remap verify`` checks an output against it, and
+the way back takes from it how names were spelled. No date, host or absolute path is in it: the same
+input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+import remap
+from remap.errors import Damaged, UsageError
+from remap.plan import Plan
+from remap.types import Catalog
+
+RECEIPT = "remap.receipt.json"
+VERSION = 1
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """One tensor of the output: spec, digest, and the source keys that it is made of."""
+
+    dtype: str
+    shape: list[int]
+    xxh3_128: str
+    sources: list[str]
+    rule: str | None
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """A source key that the output has no more, and why."""
+
+    key: str
+    rule: str
+    because: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A pack that ran."""
+
+    pack: str
+    version: str
+    digest: str
+    inverse: bool
+    params: dict[str, object]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What was read: name, format, and the size in bytes of each file."""
+
+    name: str
+    format: str
+    files: dict[str, int]
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The whole document; see the module's docstring."""
+
+    receipt: int
+    remap: str
+    format: str
+    source: Source
+    steps: list[Step]
+    dtype: str | None
+    tensors: dict[str, Tensor]
+    drops: list[Dropped]
+    left_behind: list[str]
+    files: dict[str, int]
+
+    def encode(self) -> bytes:
+        """The document as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+
+def make(plan: Plan, fmt: str, digests: Mapping[str, str], files: Mapping[str, int], left: list[str]) -> Receipt:
+    """The receipt of a finished conversion: ``digests`` by output key, ``files`` name -> bytes."""
+    catalog = plan.catalog
+    return Receipt(
+        receipt=VERSION,
+        remap=remap.__version__,
+        format=fmt,
+        source=Source(catalog.root.name, catalog.format, {f.name: f.stat().st_size for f in catalog.files}),
+        steps=[Step(s.pack, s.version, s.digest, s.inverse, dict(s.params)) for s in plan.steps],
+        dtype=plan.cast.name if plan.cast else None,
+        tensors={
+            o.key: Tensor(
+                o.expr.spec.dtype.name, list(o.expr.spec.shape), digests[o.key], list(o.sources), o.rule
+            )
+            for o in plan.outputs
+        },
+        drops=[Dropped(d.key, d.rule, d.because) for d in plan.drops],
+        left_behind=left,
+        files=dict(files),
+    )
+
+
+def receipt_path(destination: Path) -> Path:
+    """Where the receipt of an output lies: in a folder, or beside a single file."""
+    return destination / RECEIPT if destination.is_dir() else destination.with_name(f"{destination.name}.receipt.json")
+
+
+def read(path: Path) -> Receipt:
+    """Read a receipt. Raises Damaged, UsageError for a version of the future."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Receipt)
+    except msgspec.MsgspecError as e:
+        raise Damaged(f"not a receipt: {e}", where=path) from None
+    if found.receipt > VERSION:
+        raise UsageError(f"the receipt has version {found.receipt}", where=path, remedy="use a newer remap")
+    return found
+
+
+def find(catalog: Catalog) -> Receipt | None:
+    """The receipt that was left with a checkpoint, None where there is none that lists its files."""
+    for path in _places(catalog):
+        if path.is_file():
+            found = read(path)
+            names = {f.name for f in catalog.files}
+            if names <= {Path(n).name for n in found.files}:
+                return found
+    return None
+
+
+def _places(catalog: Catalog) -> Iterator[Path]:
+    root = catalog.root
+    if root.is_file():
+        yield receipt_path(root)
+        yield root.parent / RECEIPT
+    else:
+        yield root / RECEIPT
+        yield root.parent / RECEIPT  # the step folder's parent

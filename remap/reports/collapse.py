@@ -1,0 +1,46 @@
+"""Repeated layers in one line: ``layers.0.x``, ``layers.1.x``, ... become ``layers.{0..23}.x``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its cells, and how many rows it stands for."""
+
+    cells: tuple[str, ...]
+    count: int
+
+
+def collapse(rows: Iterable[Sequence[str]]) -> list[Line]:
+    """Rows that differ only in numbers that are whole words of their first ``len(row)`` cells, as
+    one line each, in the order of their first rows."""
+    groups: dict[tuple[str, ...], list[list[list[int]]]] = {}
+    for row in rows:
+        numbers = [[int(n) for n in _NUMBER.findall(cell)] for cell in row]
+        groups.setdefault(tuple(_NUMBER.sub("#", cell) for cell in row), []).append(numbers)
+    return [_line(shape, found) for shape, found in groups.items()]
+
+
+def _line(shape: tuple[str, ...], found: list[list[list[int]]]) -> Line:
+    cells = []
+    for i, cell in enumerate(shape):
+        columns = iter(zip(*(numbers[i] for numbers in found), strict=True))
+        cells.append(re.sub("#", lambda _: _span(next(columns)), cell) if "#" in cell else cell)
+    return Line(tuple(cells), len(found))
+
+
+def _span(numbers: Sequence[int]) -> str:
+    distinct = sorted(set(numbers))
+    if len(distinct) == 1:
+        return str(distinct[0])
+    if distinct[-1] - distinct[0] == len(distinct) - 1:
+        return f"{{{distinct[0]}..{distinct[-1]}}}"
+    if len(distinct) <= 6:
+        return f"{{{','.join(map(str, distinct))}}}"
+    return f"{{{distinct[0]}..{distinct[-1]}: {len(distinct)} of them}}"

@@ -1,0 +1,79 @@
+"""Reading runs: the bytes that an expression was lowered to, a buffer at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from remap.errors import Damaged
+from remap.expr import Expr, blocks, ranges
+
+BUFFER = 1 << 20
+"""Bytes read at a time. What fits the processor's cache between reading, summing and writing was
+fastest: 4 MiB took twice the time of 1 MiB."""
+
+OPEN_FILES = 64
+
+
+class Sources:
+    """Source files, opened for reading when first needed, never more than OPEN_FILES at a time."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, int] = {}
+
+    def __enter__(self) -> Sources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def fd(self, path: Path) -> int:
+        """The descriptor of ``path``."""
+        if path not in self._open:
+            if len(self._open) >= OPEN_FILES:
+                self._close()
+            self._open[path] = os.open(path, os.O_RDONLY)
+        return self._open[path]
+
+    def _close(self) -> None:
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
+
+def read_runs(
+    runs: list[ranges.Run], sources: Sources, room: Callable[[], memoryview]
+) -> Iterator[memoryview]:
+    """The bytes of ``runs`` in order. Each piece is read into the memory that ``room()`` gives (never
+    empty), and is gone once the next is asked for. Raises Damaged where a file ends too early."""
+    for run in runs:
+        left = run.nbytes
+        while left:
+            into = room()[:left]
+            if isinstance(run, ranges.Fill):
+                into[:] = bytes(len(into))
+                n = len(into)
+            else:
+                offset = run.offset + run.nbytes - left
+                n = os.preadv(sources.fd(run.file), [into], offset)
+                if not n:
+                    raise Damaged(
+                        f"the file ends at byte {offset}, {left} bytes too early",
+                        where=run.file,
+                        remedy="it changed while it was read, or is truncated; fetch it again",
+                    )
+            yield into[:n]
+            left -= n
+
+
+def read_expr(expr: Expr, memory: int) -> Iterator[memoryview]:
+    """The row-major bytes of ``expr``, read where it lowers to byte ranges, else computed in blocks
+    under ``memory`` bytes."""
+    runs = ranges.lower(expr)
+    if runs is None:
+        yield from blocks.blocks(expr, memory)
+        return
+    buffer = memoryview(bytearray(BUFFER))
+    with Sources() as sources:
+        yield from read_runs(runs, sources, lambda: buffer)

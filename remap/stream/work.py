@@ -1,0 +1,73 @@
+"""Cutting files into tasks: stretches of one file that one thread writes in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from remap.errors import UsageError
+from remap.expr import blocks, ranges
+from remap.formats.base import CopiedBytes, OutFile, Part, TensorBytes
+
+TASK_BYTES = 64 << 20
+"""Small parts are gathered into tasks of about this size; a larger part is a task of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file with its runs, or without where its tensor is to be computed."""
+
+    number: int
+    part: Part
+    runs: list[ranges.Run] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Pieces that follow one another in file number ``file``, from ``offset`` on."""
+
+    file: int
+    offset: int
+    pieces: tuple[Piece, ...]
+
+
+def tasks(files: Sequence[OutFile]) -> Iterator[Task]:
+    """Every byte of ``files`` in tasks, in order."""
+    for number, file in enumerate(files):
+        gathered: list[Piece] = []
+        start = offset = 0
+        for i, part in enumerate(file.parts):
+            if gathered and offset + part.nbytes - start > TASK_BYTES:
+                yield Task(number, start, tuple(gathered))
+                gathered, start = [], offset
+            gathered.append(Piece(i, part, _runs(part)))
+            offset += part.nbytes
+        if gathered:
+            yield Task(number, start, tuple(gathered))
+
+
+def _runs(part: Part) -> list[ranges.Run] | None:
+    if isinstance(part, TensorBytes):
+        return ranges.lower(part.expr)
+    if isinstance(part, CopiedBytes):
+        return [ranges.Span(part.file, part.offset, part.nbytes)]
+    return []
+
+
+def check_memory(files: Sequence[OutFile], budget: int) -> None:
+    """Raise UsageError, naming each tensor and what it needs, where computing it in blocks takes more
+    than ``budget`` bytes."""
+    needs = {
+        p.key: blocks.peak(p.expr, budget)
+        for f in files
+        for p in f.parts
+        if isinstance(p, TensorBytes) and ranges.lower(p.expr) is None
+    }
+    large = {k: n for k, n in needs.items() if n > budget}
+    if large:
+        raise UsageError(
+            f"{len(large)} tensors can't be computed within --memory {budget} bytes",
+            problems=[f"{k}: needs {n} bytes" for k, n in large.items()],
+            remedy=f"give --memory {max(large.values())} or more",
+        )
+

@@ -1,0 +1,110 @@
+"""Is an output what it should be? Headers against a plan, digests against a receipt, two against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import xxhash
+
+from remap.errors import VerifyError
+from remap.expr import Expr, Take
+from remap.plan import Plan
+from remap.receipt import Receipt
+from remap.stream.read import read_expr
+from remap.stream.run import MEMORY, default_jobs
+from remap.types import Catalog, Entry
+
+
+def check_headers(plan: Plan, written: Catalog) -> None:
+    """Raise VerifyError unless ``written``, re-opened, has just the plan's keys with their specs."""
+    wanted = {o.key: o.expr.spec for o in plan.outputs}
+    problems = [f"{k}: missing from the output" for k in wanted if k not in written.entries]
+    problems += [f"{k}: not in the plan" for k in written.entries if k not in wanted]
+    problems += [
+        f"{k}: planned {spec}, found {written.entries[k].spec}"
+        for k, spec in wanted.items()
+        if k in written.entries and written.entries[k].spec != spec
+    ]
+    if problems:
+        raise VerifyError("the output is not what the plan says; it was discarded", problems=problems)
+
+
+def digest(expr: Expr, memory: int = MEMORY) -> str:
+    """The xxh3-128 of an expression's row-major bytes, hex; the tensor is never held whole."""
+    total = xxhash.xxh3_128()
+    for data in read_expr(expr, memory):
+        total.update(data)
+    return total.hexdigest()
+
+
+def digests(exprs: Mapping[str, Expr], jobs: int | None = None) -> dict[str, str]:
+    """The digest of every expression, by its key."""
+    with ThreadPoolExecutor(jobs or default_jobs()) as pool:
+        return dict(zip(exprs, pool.map(digest, exprs.values()), strict=True))
+
+
+def check_receipt(receipt: Receipt, catalog: Catalog) -> list[str]:
+    """Re-read every tensor of ``catalog``; one line for each way in which it departs from the receipt."""
+    problems = [f"{k}: missing" for k in receipt.tensors if k not in catalog.entries]
+    problems += [f"{k}: not in the receipt" for k in catalog.entries if k not in receipt.tensors]
+    both = {k: Take(e) for k, e in catalog.entries.items() if k in receipt.tensors}
+    found = digests(both)
+    for key, take in both.items():
+        tensor = receipt.tensors[key]
+        if (take.spec.dtype.name, list(take.spec.shape)) != (tensor.dtype, tensor.shape):
+            problems.append(f"{key}: {take.spec}, the receipt says {tensor.dtype}{tensor.shape}")
+        elif found[key] != tensor.xxh3_128:
+            problems.append(f"{key}: its bytes have digest {found[key]}, the receipt says {tensor.xxh3_128}")
+    return problems
+
+
+def check_digests(receipt: Receipt, plan: Plan) -> list[str]:
+    """One line for each tensor that ``plan``, made anew, gives other bytes than the receipt says."""
+    found = digests({o.key: o.expr for o in plan.outputs})
+    problems = [f"{k}: the source does not give it" for k in receipt.tensors if k not in found]
+    problems += [f"{k}: the source gives it, the receipt has it not" for k in found if k not in receipt.tensors]
+    problems += [
+        f"{k}: the source gives digest {found[k]}, the receipt says {t.xxh3_128}"
+        for k, t in receipt.tensors.items()
+        if k in found and found[k] != t.xxh3_128
+    ]
+    return problems
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that two checkpoints don't share: ``verdict`` is ``only in A``, ``only in B``,
+    ``shape``, ``dtype`` or ``values``; ``detail`` has both sides."""
+
+    key: str
+    verdict: str
+    detail: str
+
+
+def compare(a: Catalog, b: Catalog, *, values: bool = True) -> list[Difference]:
+    """Every difference of two checkpoints, in the order of their keys. Values are compared by digest."""
+    found = [Difference(k, "only in A", str(e.spec)) for k, e in a.entries.items() if k not in b.entries]
+    found += [Difference(k, "only in B", str(e.spec)) for k, e in b.entries.items() if k not in a.entries]
+    shared = []
+    for key, entry in a.entries.items():
+        other = b.entries.get(key)
+        if other is None:
+            continue
+        if entry.spec == other.spec:
+            shared.append(key)
+            continue
+        verdict = "shape" if entry.spec.shape != other.spec.shape else "dtype"
+        found.append(Difference(key, verdict, f"{entry.spec} and {other.spec}"))
+    if values and all(e.location for e in [*a.entries.values(), *b.entries.values()]):
+        found += _differing(shared, a.entries, b.entries)
+    return found
+
+
+def _differing(keys: list[str], a: Mapping[str, Entry], b: Mapping[str, Entry]) -> list[Difference]:
+    left = digests({k: Take(a[k]) for k in keys})
+    right = digests({k: Take(b[k]) for k in keys})
+    return [
+        Difference(k, "values", f"{a[k].spec}: {left[k]} and {right[k]}") for k in keys if left[k] != right[k]
+    ]
