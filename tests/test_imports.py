@@ -42,6 +42,13 @@ def test_help_imports_next_to_nothing() -> None:
     assert not remap("--help").intersection(HEAVY + LIGHT)
 
 
+def test_modules_do_not_hide_the_functions_of_their_name() -> None:
+    loaded(
+        "import remap.plan, remap.verify, remap\n"
+        "assert all(callable(getattr(remap, name)) for name in ('open', 'plan', 'convert', 'verify', 'diff'))"
+    )
+
+
 def test_names_and_headers_need_no_torch(tmp_path: Path) -> None:
     loaded(
         "from pathlib import Path\nfrom notebooks.demo import make_pythia\nmake_pythia(Path(sys.argv[1]))",

@@ -9,22 +9,23 @@ from collections.abc import Callable
 
 import pytest
 
-Cli = Callable[..., tuple[int, str]]
+Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Arguments -> exit code, and what was printed on both streams. A traceback is the test's own."""
+    """Arguments -> exit code, stdout, stderr. What remap doesn't catch fails the test."""
     from remap.cli.main import main
 
-    def run(*arguments: object) -> tuple[int, str]:
+    def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["remap", *map(str, arguments)])
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            try:
-                main()
-            except SystemExit as e:
-                return int(e.code or 0), printed.getvalue()
-        return 0, printed.getvalue()
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as end,
+        ):
+            main()
+        return int(end.value.code or 0), out.getvalue(), err.getvalue()
 
     return run

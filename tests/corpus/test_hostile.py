@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-Cli = Callable[..., tuple[int, str]]
+Cli = Callable[..., tuple[int, str, str]]
 
 AWAITED = {"rules", "output", "dcp", "fsdp"}
 """Formats of cases in other dialects (rules), of writers, and of readers to come."""
@@ -61,7 +61,7 @@ def test_the_verdict(
     hostile: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, printed = cli("inspect", hostile / case["path"])
+    code, out, err = cli("inspect", hostile / case["path"])
     expected = {"must_refuse": 3, "must_open": 0}[case["expect"]]
-    assert code == expected, f"{case['why']}\n{printed}"
+    assert code == expected, f"{case['why']}\n{out}{err}"
     assert list(tmp_path.iterdir()) == [], "code in the file ran: it leaves a file named CANARY"
