@@ -1,0 +1,103 @@
+"""Files are written as laid out, with digests taken on the way, under the memory that was given."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+import torch
+import xxhash
+from remap.dtypes import dtype
+from remap.errors import Damaged, UsageError
+from remap.expr import Cast, Concat, Pad, Permute, Slice, Take
+from remap.formats.base import CopiedBytes, Literal, OutFile, TensorBytes
+from remap.stream import write_files
+from remap.stream import work
+from remap.types import Entry, Location, TensorSpec
+
+
+@pytest.fixture
+def matrix(tmp_path):
+    """A 64 x 64 fp32 matrix in a file, after 16 bytes."""
+    value = torch.randn(64, 64)
+    path = tmp_path / "source.bin"
+    path.write_bytes(b"sixteen bytes..." + value.numpy().tobytes())
+    entry = Entry("m", TensorSpec(dtype("float32"), (64, 64)), Location(path, 16))
+    return Take(entry), value
+
+
+@pytest.fixture
+def folder(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    return out
+
+
+def test_parts_follow_one_another(matrix, folder, tmp_path):
+    take, value = matrix
+    parts = (Literal(b"head"), TensorBytes("m", take), CopiedBytes(tmp_path / "source.bin", 0, 7), Literal(b"tail"))
+    write_files([OutFile("sub/x", parts)], folder)
+    assert (folder / "sub/x").read_bytes() == b"head" + value.numpy().tobytes() + b"sixteen" + b"tail"
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+@pytest.mark.parametrize("size", [1, 5000, 64 << 20])
+def test_however_the_work_is_cut_the_bytes_are_the_same(matrix, folder, monkeypatch, jobs, size):
+    monkeypatch.setattr(work, "TASK_BYTES", size)
+    take, value = matrix
+    rows = tuple(TensorBytes(f"{i}", Slice(take, 0, i, i + 1)) for i in range(64))
+    write_files([OutFile("a", rows), OutFile("b", rows[::-1])], folder, jobs=jobs)
+    assert (folder / "a").read_bytes() == value.numpy().tobytes()
+    assert (folder / "b").read_bytes() == value.flip(0).numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda t: t, lambda v: v),
+        (lambda t: Permute(t, (1, 0)), lambda v: v.T),
+        (lambda t: Cast(t, dtype("bfloat16")), lambda v: v.bfloat16()),
+        (lambda t: Concat((Slice(t, 0, 32, 64), Slice(t, 0, 0, 32))), lambda v: v.roll(32, 0)),
+        (lambda t: Pad(t, 0, 0, 3), lambda v: torch.cat([v, torch.zeros(3, 64)])),
+    ],
+)
+def test_the_digest_is_that_of_the_tensors_bytes(matrix, folder, build, expected):
+    take, value = matrix
+    written = write_files([OutFile("x", (TensorBytes("k", build(take)),))], folder)
+    wanted = expected(value).contiguous().view(torch.uint8).numpy().tobytes()
+    assert (folder / "x").read_bytes() == wanted
+    assert written.digests == {"k": xxhash.xxh3_128(wanted).hexdigest()}
+
+
+def test_a_seal_is_told_the_crc_of_every_part(matrix, folder):
+    take, value = matrix
+    told = []
+    seal = lambda crcs: told.extend(crcs) or [(0, b"SEAL")]  # noqa: E731
+    write_files([OutFile("x", (Literal(b"????"), TensorBytes("m", take)), seal)], folder)
+    assert told == [zlib.crc32(b"????"), zlib.crc32(value.numpy().tobytes())]
+    assert (folder / "x").read_bytes()[:4] == b"SEAL"
+
+
+def test_a_source_that_belies_its_checksum_is_damage(matrix, folder, tmp_path):
+    entry = Entry("m", matrix[0].spec, Location(tmp_path / "source.bin", 16, None, crc32=12345))
+    with pytest.raises(Damaged, match="m: the bytes do not match the CRC-32"):
+        write_files([OutFile("x", (TensorBytes("m", Take(entry)),))], folder)
+
+
+def test_a_source_that_ends_too_early_is_damage(folder, tmp_path):
+    (tmp_path / "short").write_bytes(b"abc")
+    with pytest.raises(Damaged, match="ends at byte 3, 5 bytes too early"):
+        write_files([OutFile("x", (CopiedBytes(tmp_path / "short", 0, 8),))], folder)
+
+
+def test_progress_counts_every_byte(matrix, folder):
+    seen = []
+    write_files([OutFile("x", (TensorBytes("m", matrix[0]),))], folder, progress=seen.append)
+    assert sum(seen) == 64 * 64 * 4
+
+
+def test_what_needs_more_than_the_memory_is_refused_before_anything_is_written(matrix, folder):
+    cast = Cast(matrix[0], dtype("float64"))
+    with pytest.raises(UsageError, match="k: needs [0-9]+ bytes[\\s\\S]*give --memory"):
+        write_files([OutFile("x", (TensorBytes("k", cast),))], folder, memory=1000)
+    assert list(folder.iterdir()) == []
