@@ -1,1 +1,1 @@
-"""The packs that come with remap: YAML, one folder a model family. Nothing here is code."""
+"""The rule packs that come with remap, one folder a model family. Installed as ``remap_rules``."""

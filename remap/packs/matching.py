@@ -1,0 +1,278 @@
+"""A bound template -> what it says of a key, or of all keys of one skeleton at once.
+
+A ``Matcher`` looks at one representative key with numbers let loose and answers with a ``Hit``: where
+each capture's text lies in terms of the key's numbers, and what must hold of these numbers. From a hit
+follow the captures (``texts``, ``numbers``) for any key of the skeleton without matching again. Where
+the numbers could move the captures' borders the answer is ``EACH``: look at every key by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from remap.packs import arithmetic
+from remap.packs.keyset import RUN, Digits
+from remap.packs.template import Capture, Element, Index, Template, Text
+
+Pieces = tuple[Union[str, int], ...]
+"""Text as literals and numbers of the key: ``("w", 1)`` is a w and the key's second number."""
+Check = Callable[[Digits], bool]
+EACH: Literal["each"] = "each"
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """How a template lies on the keys of a skeleton.
+
+    checks   what must hold of the numbers; empty where all keys of the skeleton match
+    texts    capture -> its text
+    numbers  captures that were worked out from arithmetic
+    """
+
+    checks: tuple[Check, ...]
+    texts: Mapping[str, Pieces]
+    numbers: Mapping[str, Callable[[Digits], int | None]]
+
+    def accepts(self, digits: Digits) -> bool:
+        """Does the template match the key with these numbers?"""
+        return all(check(digits) for check in self.checks)
+
+    def value(self, name: str, digits: Digits) -> str:
+        """The capture's text for the key with these numbers."""
+        if name in self.texts:
+            return read(self.texts[name], digits)
+        return str(self.numbers[name](digits))
+
+
+def read(pieces: Pieces, digits: Digits) -> str:
+    """The text that ``pieces`` stand for."""
+    return "".join(p if isinstance(p, str) else digits[p] for p in pieces)
+
+
+class _Splits(Exception):
+    """A capture ends inside a number."""
+
+
+class Matcher:
+    """Matches one template whose parameters are bound."""
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.elements = template.elements
+        self._strict = re.compile(_pattern(self.elements, loose=False))
+        self._loose = re.compile(_pattern(self.elements, loose=True))
+        self._movable = _movable(self.elements)
+        self._solvers, self.trouble = _solvers(self.elements)
+
+    def look(self, key: str, slots: tuple[tuple[int, int], ...]) -> Hit | Literal["each"] | None:
+        """What the template says of the skeleton that ``key`` represents."""
+        found = self._loose.fullmatch(key)
+        if found is None:
+            return None
+        if self._movable:
+            return EACH
+        try:
+            return self._hit(found, slots, loose=True)
+        except _Splits:
+            return EACH
+
+    def could(self, key: str) -> bool:
+        """Could the template match a key of this skeleton?"""
+        return self._loose.fullmatch(key) is not None
+
+    def match(self, key: str) -> Hit | None:
+        """What the template says of one key: a hit without numbers and without checks."""
+        found = self._strict.fullmatch(key)
+        return None if found is None else self._hit(found, (), loose=False)
+
+    def _hit(self, found: re.Match[str], slots: tuple[tuple[int, int], ...], *, loose: bool) -> Hit | None:
+        checks: list[Check] = []
+        texts: dict[str, Pieces] = {}
+        indexed: list[tuple[Index, Pieces]] = []
+        group = 0
+        for e in self.elements:
+            if isinstance(e, Text):
+                for run in _DIGITS.findall(e.text) if loose else ():
+                    group += 1
+                    checks.append(_equals(_pieces(found, group, slots), run))
+                continue
+            group += 1
+            pieces = _pieces(found, group, slots)
+            if isinstance(e, Index):
+                indexed.append((e, pieces))
+            elif isinstance(e, Capture):
+                if e.table and loose and any(_DIGITS.search(left) for left, _ in e.table):
+                    checks.append(_one_of(pieces, frozenset(left for left, _ in e.table)))
+                if e.name is not None and e.name in texts:
+                    checks.append(_same(pieces, texts[e.name]))
+                elif e.name is not None:
+                    texts[e.name] = pieces
+        numbers = self._solve(indexed, texts, checks)
+        return _settled(Hit(tuple(checks), texts, numbers), slots)
+
+    def _solve(
+        self, indexed: list[tuple[Index, Pieces]], texts: Mapping[str, Pieces], checks: list[Check]
+    ) -> dict[str, Callable[[Digits], int | None]]:
+        numbers: dict[str, Callable[[Digits], int | None]] = {}
+        for name, solve in self._solvers.items():
+            places = [p for e, p in indexed if arithmetic.names(e.tree) == {name}]
+            numbers[name] = _solved(solve, places)
+            checks.append(_not_none(numbers[name]))
+        for e, pieces in indexed:
+            needed = sorted(arithmetic.names(e.tree))
+            if needed and all(n in texts for n in needed):
+                checks.append(_agrees(e.tree, pieces, {n: texts[n] for n in needed}))
+        return numbers
+
+
+def _settled(hit: Hit, slots: tuple[tuple[int, int], ...]) -> Hit | None:
+    """Checks that don't depend on numbers are made at once where the key has none."""
+    if slots or not hit.checks:
+        return hit
+    return Hit((), hit.texts, hit.numbers) if hit.accepts(()) else None
+
+
+def _pattern(elements: tuple[Element, ...], *, loose: bool) -> str:
+    parts: list[str] = []
+    for e in elements:
+        if isinstance(e, Text):
+            parts.append(_loosened(e.text, "([0-9]+)") if loose else re.escape(e.text))
+        elif isinstance(e, Capture) and e.kind == "names":
+            lefts = dict.fromkeys(_loosened(n, "[0-9]+") if loose else re.escape(n) for n, _ in e.table)
+            parts.append(f"({'|'.join(lefts)})")
+        elif isinstance(e, Capture) and e.kind == "path":
+            parts.append(r"([^.]+(?:\.[^.]+)*?)")
+        elif isinstance(e, Capture) and e.kind == "segment":
+            parts.append(r"([^.]+?)")
+        elif isinstance(e, (Capture, Index)):
+            parts.append(f"({RUN})")
+        else:
+            parts.append(r"((?!))")
+    return "".join(parts)
+
+
+def _loosened(text: str, digits: str) -> str:
+    return "".join(digits if part.isdigit() else re.escape(part) for part in _DIGITS.split(text))
+
+
+def _movable(elements: tuple[Element, ...]) -> bool:
+    """Could other numbers move the borders of a capture?"""
+    if not any(_counts(e) for e in elements) and not _repeats(elements):
+        return False
+    if sum(isinstance(e, Capture) and e.dotted for e in elements) > 1:
+        return True
+    segment: list[tuple[bool, bool]] = []
+    for e in elements:
+        if not isinstance(e, Text):
+            segment.append((_counts(e), isinstance(e, Capture) and e.kind != "int"))
+            continue
+        pieces = e.text.split(".")
+        for n, piece in enumerate(pieces):
+            if n and _tangled(segment):
+                return True
+            segment = [] if n else segment
+            if piece:
+                segment.append((bool(_DIGITS.search(piece)), False))
+    return _tangled(segment)
+
+
+def _tangled(segment: list[tuple[bool, bool]]) -> bool:
+    return len(segment) > 1 and any(counts for counts, _ in segment) and any(free for _, free in segment)
+
+
+def _counts(e: Element) -> bool:
+    """Does it depend on what the numbers are?"""
+    if isinstance(e, Text):
+        return bool(_DIGITS.search(e.text))
+    if isinstance(e, Capture):
+        return any(_DIGITS.search(left) for left, _ in e.table)
+    return isinstance(e, Index)
+
+
+def _repeats(elements: tuple[Element, ...]) -> bool:
+    named = [e.name for e in elements if isinstance(e, Capture) and e.name is not None]
+    return len(named) != len(set(named))
+
+
+def _solvers(
+    elements: tuple[Element, ...],
+) -> tuple[dict[str, Callable[[list[int]], int | None]], str | None]:
+    """How to get each index back that is not captured by itself; and why one can't be."""
+    captured = {e.name for e in elements if isinstance(e, Capture)}
+    trees: dict[str, list[arithmetic.Arithmetic]] = {}
+    for e in elements:
+        if isinstance(e, Index):
+            left = sorted(arithmetic.names(e.tree) - captured)
+            if len(arithmetic.names(e.tree)) > 1 and left:
+                return {}, f"{e.tree} can't be solved for {' and '.join(left)}"
+            for name in left:
+                trees.setdefault(name, []).append(e.tree)
+    solvers: dict[str, Callable[[list[int]], int | None]] = {}
+    for name, several in trees.items():
+        solve = arithmetic.solver(several, name)
+        if solve is None:
+            return {}, f"{' and '.join(map(str, several))} can't be solved for {name}"
+        solvers[name] = solve
+    return solvers, None
+
+
+def _pieces(found: re.Match[str], group: int, slots: tuple[tuple[int, int], ...]) -> Pieces:
+    start, end = found.span(group)
+    text = found.string
+    pieces: list[str | int] = []
+    at = start
+    for n, (a, b) in enumerate(slots):
+        if b <= start or a >= end:
+            continue
+        if a < start or b > end:
+            raise _Splits
+        if a > at:
+            pieces.append(text[at:a])
+        pieces.append(n)
+        at = b
+    if at < end:
+        pieces.append(text[at:end])
+    return tuple(pieces)
+
+
+def _equals(pieces: Pieces, text: str) -> Check:
+    if len(pieces) == 1 and isinstance(pieces[0], int):
+        slot = pieces[0]
+        return lambda digits: digits[slot] == text
+    return lambda digits: read(pieces, digits) == text
+
+
+def _one_of(pieces: Pieces, texts: frozenset[str]) -> Check:
+    return lambda digits: read(pieces, digits) in texts
+
+
+def _same(one: Pieces, other: Pieces) -> Check:
+    return lambda digits: read(one, digits) == read(other, digits)
+
+
+def _not_none(number: Callable[[Digits], int | None]) -> Check:
+    return lambda digits: number(digits) is not None
+
+
+def _agrees(tree: arithmetic.Arithmetic, pieces: Pieces, texts: Mapping[str, Pieces]) -> Check:
+    def check(digits: Digits) -> bool:
+        values = {name: int(read(p, digits)) for name, p in texts.items()}
+        return arithmetic.evaluate(tree, values) == int(read(pieces, digits))
+
+    return check
+
+
+def _solved(solve: Callable[[list[int]], int | None], places: list[Pieces]) -> Callable[[Digits], int | None]:
+    known: dict[Digits, int | None] = {}
+
+    def number(digits: Digits) -> int | None:
+        texts = tuple(read(p, digits) for p in places)
+        if texts not in known:
+            known[texts] = solve([int(t) for t in texts])
+        return known[texts]
+
+    return number

@@ -1,0 +1,132 @@
+"""Rules and bound parameters -> who owns the keys of a skeleton.
+
+Each rule looks at one key a skeleton (see ``matching``). What they say depends on the keys' numbers only
+where a template holds numbers; the decision among those that match is taken once for each set of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from remap.packs.keyset import Digits, Group
+from remap.packs.matching import EACH, Hit, Matcher
+from remap.packs.pack import Pattern, Rule
+from remap.packs.patterns import PatternMatcher
+from remap.packs.template import Template
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A rule with its parameters put in.
+
+    matchers  one a source; None for a source whose parameters have no value
+    targets   what it writes
+    unbound   parameters without a value in the targets
+    """
+
+    rule: Rule
+    matchers: tuple[Matcher | PatternMatcher | None, ...]
+    targets: tuple[Template, ...]
+    unbound: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A rule that matches, by its source number ``part``, and how."""
+
+    bound: Bound
+    part: int
+    hit: Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Rules that match the same key, with none that wins."""
+
+    rules: tuple[Rule, ...]
+
+
+Verdict = Union[Claim, Conflict, None]
+_Look = tuple[Bound, int, Union[Hit, Literal["each"]]]
+
+
+def bind(rules: Sequence[Rule], values: Mapping[str, object], params: Mapping[str, object], file: str) -> list[Bound]:
+    """The rules with ``values`` put in. ``params`` are all that the pack declares."""
+    return [_bind(r, values, params, file) for r in rules]
+
+
+def _bind(rule: Rule, values: Mapping[str, object], params: Mapping[str, object], file: str) -> Bound:
+    matchers: list[Matcher | PatternMatcher | None] = []
+    for source in rule.sources:
+        if isinstance(source, Pattern):
+            matchers.append(PatternMatcher(source, f"{file}:{rule.line} (rule {rule.id})"))
+            continue
+        bound = source.bind(values)
+        matchers.append(None if bound.unbound(params) else Matcher(bound))
+    targets = tuple(t.bind(values) for t in rule.targets)
+    unbound = frozenset[str]().union(*(t.unbound(params) for t in targets))
+    return Bound(rule, tuple(matchers), targets, unbound)
+
+
+def owners(bounds: Sequence[Bound], group: Group, keys: Sequence[str]) -> Iterator[tuple[Verdict, list[int], list[Digits]]]:
+    """Who owns the keys of a skeleton: verdicts with the places and numbers of the keys they are about."""
+    looks = list(_looks(bounds, group))
+    if all(isinstance(hit, Hit) and not hit.checks for _, _, hit in looks):
+        claims = [Claim(b, part, hit) for b, part, hit in looks if isinstance(hit, Hit)]
+        yield _decide(claims), group.places, group.digits
+        return
+    known: dict[tuple[int, ...], tuple[Verdict, list[int], list[Digits]]] = {}
+    for place, digits in zip(group.places, group.digits, strict=True):
+        singles: list[Claim] = []
+        passing: list[int] = []
+        for n, (bound, part, hit) in enumerate(looks):
+            if hit == EACH:
+                single = _single(bound.matchers[part], keys[place])
+                if single is not None:
+                    singles.append(Claim(bound, part, single))
+            elif hit.accepts(digits):
+                passing.append(n)
+        claims = [Claim(b, p, h) for b, p, h in (looks[n] for n in passing) if isinstance(h, Hit)]
+        if singles:
+            yield _decide(claims + singles), [place], [digits]
+            continue
+        batch = known.get(tuple(passing))
+        if batch is None:
+            batch = known[tuple(passing)] = (_decide(claims), [], [])
+        batch[1].append(place)
+        batch[2].append(digits)
+    yield from known.values()
+
+
+def _looks(bounds: Sequence[Bound], group: Group) -> Iterator[_Look]:
+    for bound in bounds:
+        for part, matcher in enumerate(bound.matchers):
+            if isinstance(matcher, PatternMatcher):
+                yield bound, part, EACH
+            elif matcher is not None:
+                hit = matcher.look(group.key, group.slots)
+                if hit is not None:
+                    yield bound, part, hit
+
+
+def _single(matcher: Matcher | PatternMatcher | None, key: str) -> Hit | None:
+    if isinstance(matcher, Matcher):
+        return matcher.match(key)
+    found = None if matcher is None else matcher.match(key)
+    return None if found is None else Hit((), {n: (text,) for n, text in found.items()}, {})
+
+
+def _decide(claims: list[Claim]) -> Verdict:
+    """One claim: a rule that another replaces yields to it, a keep yields to what transforms."""
+    first: dict[str, Claim] = {}
+    for claim in claims:
+        first.setdefault(claim.bound.rule.id, claim)
+    replaced = frozenset[str]().union(*(c.bound.rule.replaces for c in first.values()))
+    left = [c for c in first.values() if c.bound.rule.id not in replaced]
+    if len(left) > 1 and any(c.bound.rule.does != "keep" for c in left):
+        left = [c for c in left if c.bound.rule.does != "keep"]
+    if len(left) > 1:
+        return Conflict(tuple(c.bound.rule for c in left))
+    return left[0] if left else None

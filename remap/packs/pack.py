@@ -1,0 +1,181 @@
+"""A checked pack: parameters, stages of rules, examples. What the rest of remap knows a pack by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+from remap.ops.base import Op
+from remap.packs.arithmetic import Arithmetic
+from remap.packs.template import Template
+
+Does = Literal["rename", "keep", "drop", "refuse"]
+Direction = Literal["forward", "inverse"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The ``regex:`` escape hatch: a full match with named groups."""
+
+    text: str
+    groups: frozenset[str]
+
+
+Source = Union[Template, Pattern]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One statement of a stage.
+
+    id        its name in messages, examples and ``replaces``
+    line      where it stands in the pack's file
+    does      rename (with ``ops``: transform), keep, drop; refuse is the inverse of what has none
+    sources   what it owns; several are parts of one output, or (drop, keep) alternatives
+    targets   what it writes; empty for keep and drop
+    ops       what is done to the tensors on the way, in order
+    optional  may it match nothing?
+    expect    how many keys it must match
+    replaces  ids of rules that yield to it
+    because   why it drops, or why it has no inverse
+    back      the stated inverse of a pattern: its sources and targets
+    lossy     the author says ``inverse: none``
+    only      the one direction in which it exists; its keys are those of that direction's input
+    """
+
+    id: str
+    line: int
+    does: Does
+    sources: tuple[Source, ...]
+    targets: tuple[Template, ...] = ()
+    ops: tuple[Op, ...] = ()
+    optional: bool = False
+    expect: Arithmetic | None = None
+    replaces: frozenset[str] = frozenset()
+    because: str | None = None
+    back: tuple[Source, Template] | None = None
+    lossy: bool = False
+    only: Direction | None = None
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Every template on either side."""
+        return tuple(s for s in self.sources if isinstance(s, Template)) + self.targets
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter, and where its value may come from.
+
+    choices      name -> the name, or the names that it carries
+    from_config  dotted paths in config.json, the first one there counts
+    or_count     templates; the number of their distinct matches
+    or_present   choice -> templates; the first choice with a match counts
+    default      what remains
+    """
+
+    name: str
+    line: int
+    about: str = ""
+    choices: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    from_config: tuple[str, ...] = ()
+    or_count: tuple[Template, ...] = ()
+    or_present: Mapping[str, tuple[Template, ...]] = field(default_factory=dict)
+    default: int | str | None = None
+    minimum: int = 0
+
+    @property
+    def is_int(self) -> bool:
+        """Is it a number? Everything is that is no choice."""
+        return not self.choices
+
+
+@dataclass(frozen=True)
+class RuleStage:
+    """Rules that are applied at once to a frozen set of keys."""
+
+    line: int
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class UseStage:
+    """Another pack as a stage, with some of its parameters set."""
+
+    line: int
+    pack: Pack
+    given: Mapping[str, str]
+
+
+Stage = Union[RuleStage, UseStage]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Keys in, keys out; or how it fails."""
+
+    line: int
+    given: Mapping[str, str]
+    expect: Mapping[str, str]
+    dropped: Mapping[str, str]
+    fails: str | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+    inverse: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where a fact comes from."""
+
+    project: str
+    path: str = ""
+    commit: str = ""
+    url: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rules from one layout to another.
+
+    file    what its messages call it
+    digest  xxh3_128 of its bytes and of the packs it uses
+    """
+
+    name: str
+    version: str
+    title: str
+    file: str
+    digest: str
+    stages: tuple[Stage, ...]
+    params: Mapping[str, Param] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
+    examples: tuple[Example, ...] = ()
+    source_layout: str | None = None
+    target_layout: str | None = None
+
+    def place(self, rule: Rule) -> str:
+        """``file:line (rule id)`` for messages."""
+        return f"{self.file}:{rule.line} (rule {rule.id})"
+
+    @property
+    def own_rules(self) -> tuple[Rule, ...]:
+        """The rules of its own stages."""
+        return tuple(r for s in self.stages if isinstance(s, RuleStage) for r in s.rules)
+
+    @property
+    def used(self) -> tuple[Pack, ...]:
+        """The packs that its stages use."""
+        return tuple(s.pack for s in self.stages if isinstance(s, UseStage))
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """Its own rules and those of the packs it uses."""
+        return self.own_rules + tuple(r for p in self.used for r in p.all_rules)
+
+    @property
+    def all_params(self) -> frozenset[str]:
+        """Names of its own parameters and of those of the packs it uses."""
+        return frozenset(self.params).union(*(p.all_params for p in self.used))

@@ -1,0 +1,160 @@
+"""A pack's parameters -> their values for these keys, and where each came from.
+
+In order: what the user says (``-p``), what the pack that uses this one says (``with:``), what the source's
+receipt remembers, config.json, what the keys show (a count, a name that is present), the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from remap.errors import UsageError
+from remap.packs.keyset import KeySet
+from remap.packs.matching import EACH, Matcher
+from remap.packs.pack import Pack, Param
+from remap.packs.schema import suggestion
+from remap.packs.template import Template
+
+
+@dataclass
+class Resolved:
+    """Values of one pack's parameters.
+
+    values   what templates get: a number, a name, or the names that a choice carries
+    spelled  what a receipt remembers: the number, or the choice
+    origins  where each came from, in words
+    missing  why a parameter has none
+    """
+
+    values: dict[str, object] = field(default_factory=dict)
+    spelled: dict[str, int | str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Those that are numbers."""
+        return {k: v for k, v in self.spelled.items() if isinstance(v, int)}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known before the keys are looked at."""
+
+    explicit: Mapping[str, str] = field(default_factory=dict)
+    remembered: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+
+
+def resolve(pack: Pack, keys: KeySet, given: Given, with_: Mapping[str, str]) -> Resolved:
+    """The values of ``pack``'s own parameters. One that has none is missing, not an error: a rule may not need it."""
+    done = Resolved()
+    for name, param in pack.params.items():
+        found = _find(pack, param, keys, given, with_)
+        if found is None:
+            done.missing[name] = _why(param)
+            continue
+        value, origin = found
+        done.spelled[name] = value
+        done.origins[name] = origin
+        done.values[name] = param.choices[str(value)] if param.choices else value
+    return done
+
+
+def _find(
+    pack: Pack, param: Param, keys: KeySet, given: Given, with_: Mapping[str, str]
+) -> tuple[int | str, str] | None:
+    name = param.name
+    if name in given.explicit:
+        return _typed(pack, param, given.explicit[name], f"-p {name}={given.explicit[name]}"), "given"
+    if name in with_:
+        return _typed(pack, param, with_[name], "with:"), "set by the pack that uses it"
+    remembered = given.remembered.get(pack.name, {})
+    if name in remembered:
+        return _typed(pack, param, remembered[name], "the receipt"), "remembered from the receipt"
+    for path in param.from_config:
+        value = _at(given.config, path)
+        if value is not None:
+            return _typed(pack, param, value, f"config.json, {path}"), f"{path} in config.json"
+    for template in param.or_count:
+        count = distinct(template, keys)
+        if count:
+            return count, f"counted {template.text}"
+    for choice, templates in param.or_present.items():
+        for template in templates:
+            if distinct(template, keys, most=1):
+                return choice, f"found {template.text}"
+    if param.default is not None:
+        return param.default, "default"
+    return None
+
+
+def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
+    where = f"{origin}, parameter {param.name} of {pack.name}"
+    if param.choices:
+        if str(value) not in param.choices:
+            raise UsageError(
+                f"{value!r} is not one of its choices{suggestion(str(value), list(param.choices))}",
+                where=where,
+                remedy=f"use one of {', '.join(param.choices)}",
+            )
+        return str(value)
+    text = str(value)
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit():
+        raise UsageError(f"{value!r} is no whole number", where=where)
+    if int(text) < param.minimum:
+        raise UsageError(f"{text} is less than {param.minimum}", where=where)
+    return int(text)
+
+
+def _at(config: Mapping[str, object], path: str) -> object:
+    value: object = config
+    for step in path.split("."):
+        if not isinstance(value, Mapping) or step not in value:
+            return None
+        value = value[step]
+    return value
+
+
+def _why(param: Param) -> str:
+    tried = [f"config.json has no {p}" for p in param.from_config]
+    tried += [f"no key matches {t.text}" for t in param.or_count]
+    return ", ".join(tried) or "it has no default"
+
+
+def distinct(template: Template, keys: KeySet, most: int | None = None) -> int:
+    """How many different captures ``template`` finds among the keys, counted up to ``most``."""
+    matcher = Matcher(template)
+    names = sorted(template.captures)
+    found: set[tuple[str, ...]] = set()
+    for group in keys.groups.values():
+        hit = matcher.look(group.key, group.slots)
+        if hit is None:
+            continue
+        if hit is EACH:
+            for place in group.places:
+                single = matcher.match(keys.keys[place])
+                if single is not None:
+                    found.add(tuple(single.value(n, ()) for n in names))
+        else:
+            for digits in group.digits:
+                if hit.accepts(digits):
+                    found.add(tuple(hit.value(n, digits) for n in names))
+                    if most is not None and len(found) >= most:
+                        break
+        if most is not None and len(found) >= most:
+            break
+    return len(found)
+
+
+def check_explicit(packs: tuple[Pack, ...], explicit: Mapping[str, str]) -> None:
+    """Raise UsageError for ``-p`` names that no pack of the chain has."""
+    known = sorted(frozenset[str]().union(*(p.all_params for p in packs)))
+    strange = [n for n in explicit if n not in known]
+    if strange:
+        raise UsageError(
+            "; ".join(f"no pack here has a parameter {n!r}{suggestion(n, known)}" for n in strange),
+            remedy=f"there are: {', '.join(known)}" if known else None,
+        )
+

@@ -1,0 +1,212 @@
+"""A pack's structures -> a checked Pack: templates parsed, captures compared, every problem collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from remap.errors import PackError
+from remap.packs import arithmetic
+from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UseStage
+from remap.packs.rules import read_rule
+from remap.packs.schema import RawExample, RawPack, RawParam, RawStage, checked, suggestion
+from remap.packs.template import Tables, Template, check_table, parse_template
+from remap.packs.yaml_source import Node, read_yaml
+
+VERSION = 1
+"""The version of the language."""
+
+Find = Callable[[str], Pack]
+"""How a pack that ``use:`` names is found."""
+
+
+class Problems:
+    """Collects what is wrong in a file, each with its line."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: list[str] = []
+
+    def add(self, line: int, what: str) -> None:
+        """Note one."""
+        self.lines.append(f"{self.file}:{line}: {what}")
+
+    @contextmanager
+    def at(self, line: int, what: str = "") -> Iterator[None]:
+        """Note a PackError that is raised inside, if it has no place of its own."""
+        try:
+            yield
+        except PackError as e:
+            if e.where is not None:
+                raise
+            remedy = f" ({e.remedy})" if e.remedy else ""
+            self.add(line, f"{what + ': ' if what else ''}{e.what}{remedy}")
+
+    def raise_any(self) -> None:
+        """Raise them as one error."""
+        if len(self.lines) == 1:
+            where, _, what = self.lines[0].partition(": ")
+            raise PackError(what, where=where)
+        if self.lines:
+            raise PackError(f"{len(self.lines)} problems", where=self.file, problems=self.lines)
+
+
+def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pack]], str]) -> Pack:
+    """Read a pack. ``find`` gives the packs that it uses; ``digest`` is told them. Raises PackError."""
+    root = read_yaml(data, file)
+    raw = checked(root, file)
+    problems = Problems(file)
+    nodes = root.mapping
+    if raw.remap != VERSION:
+        problems.add(nodes["remap"].line, f"version {raw.remap} of the language; this is {VERSION}")
+    tables: dict[str, tuple[tuple[str, str], ...]] = {}
+    for name, table in raw.tables.items():
+        with problems.at(nodes["tables"].mapping[name].line, f"table {name}"):
+            tables[name] = check_table(list(table.items()), name)
+    params = _params(raw.params, nodes.get("params"), tables, problems)
+    stages = _stages(raw, nodes["stages"], params, tables, problems, find)
+    examples = [
+        _example(e, n.line) for e, n in zip(raw.examples, _members(nodes.get("examples")), strict=True)
+    ]
+    problems.raise_any()
+    return Pack(
+        name=raw.pack,
+        version=raw.version,
+        title=raw.title,
+        file=file,
+        digest=digest(s.pack for s in stages if isinstance(s, UseStage)),
+        stages=tuple(stages),
+        params=params,
+        evidence=tuple(Evidence(e.project, e.path, str(e.commit), e.url, e.note) for e in raw.evidence),
+        examples=tuple(examples),
+        source_layout=raw.from_,
+        target_layout=raw.to,
+    )
+
+
+def _members(node: Node | None) -> list[Node]:
+    return [] if node is None else node.items
+
+
+def _example(raw: RawExample, line: int) -> Example:
+    return Example(
+        line=line,
+        given=raw.given,
+        expect=raw.expect or {},
+        dropped=raw.dropped,
+        fails=raw.fails,
+        params={k: str(v) for k, v in raw.params.items()},
+        config=raw.config,
+        inverse=raw.inverse,
+    )
+
+
+def _texts(value: str | list[str] | tuple[()]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _params(
+    raws: Mapping[str, RawParam], node: Node | None, tables: Tables, problems: Problems
+) -> dict[str, Param]:
+    params: dict[str, Param] = {}
+    for name, raw in raws.items():
+        assert node is not None
+        line = node.mapping[name].line
+        with problems.at(line, f"parameter {name}"):
+            params[name] = _param(name, raw, line, tables)
+    return params
+
+
+def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
+    def templates(texts: str | list[str] | tuple[()]) -> tuple[Template, ...]:
+        return tuple(parse_template(t, {}, tables) for t in _texts(texts))
+
+    if not name.isidentifier():
+        raise PackError(f"{name!r} is no name", remedy="letters, digits and _")
+    choices = {c: c for c in raw.choices} if isinstance(raw.choices, list) else dict(raw.choices or {})
+    fields = {frozenset(c) if isinstance(c, dict) else None for c in choices.values()}
+    if len(fields) > 1:
+        raise PackError("its choices carry different names", remedy="give each choice the same names")
+    strange = [c for c in raw.or_present if c not in choices]
+    if strange:
+        raise PackError(f"or_present: no choice is called {strange[0]!r}{suggestion(strange[0], list(choices))}")
+    if choices and raw.default is not None and raw.default not in choices:
+        raise PackError(f"default: no choice is called {raw.default!r}{suggestion(str(raw.default), list(choices))}")
+    if not choices and isinstance(raw.default, str):
+        raise PackError(f"default: {raw.default!r} is no whole number", remedy="list choices for a name")
+    if isinstance(raw.default, int) and raw.default < raw.min:
+        raise PackError(f"default: {raw.default} is less than min: {raw.min}")
+    if choices and raw.or_count:
+        raise PackError("or_count gives a number, and it has choices")
+    return Param(
+        name=name,
+        line=line,
+        about=raw.about,
+        choices=choices,
+        from_config=tuple(_texts(raw.from_config)),
+        or_count=templates(raw.or_count),
+        or_present={c: templates(t) for c, t in raw.or_present.items()},
+        default=raw.default,
+        minimum=raw.min,
+    )
+
+
+def _stages(
+    raw: RawPack,
+    node: Node,
+    params: Mapping[str, Param],
+    tables: Tables,
+    problems: Problems,
+    find: Find,
+) -> list[Stage]:
+    stages: list[Stage] = []
+    seen: dict[str, int] = {}
+    if not raw.stages:
+        problems.add(node.line, "a pack without stages")
+    for stage, at in zip(raw.stages, node.items, strict=True):
+        if (stage.rules is None) == (stage.use is None):
+            problems.add(at.line, "a stage has either rules or use")
+        elif stage.use is not None:
+            with problems.at(at.line, f"use {stage.use}"):
+                stages.append(_use(stage, at.line, find))
+        elif stage.with_:
+            problems.add(at.line, "with: sets parameters of a pack that is used")
+        else:
+            stages.append(_rules(stage, at, params, tables, problems, seen))
+    return stages
+
+
+def _use(stage: RawStage, line: int, find: Find) -> UseStage:
+    pack = find(stage.use or "")
+    strange = [n for n in stage.with_ if n not in pack.all_params]
+    if strange:
+        known = sorted(pack.all_params)
+        raise PackError(f"{pack.name} has no parameter {strange[0]!r}{suggestion(strange[0], known)}")
+    return UseStage(line, pack, {k: str(v) for k, v in stage.with_.items()})
+
+
+def _rules(
+    stage: RawStage,
+    node: Node,
+    params: Mapping[str, Param],
+    tables: Tables,
+    problems: Problems,
+    seen: dict[str, int],
+) -> RuleStage:
+    rules: list[Rule] = []
+    for raw, at in zip(stage.rules or (), node.mapping["rules"].items, strict=True):
+        with problems.at(at.line, f"rule {raw.id}" if raw.id else ""):
+            rule = read_rule(raw, at.line, params, tables)
+            if rule.id in seen:
+                raise PackError(f"another rule in line {seen[rule.id]} has this id")
+            seen[rule.id] = at.line
+            rules.append(rule)
+    ids = [r.id for r in rules]
+    for rule in rules:
+        for other in sorted(rule.replaces):
+            if other not in ids:
+                problems.add(rule.line, f"rule {rule.id}: replaces {other!r}, which this stage has not{suggestion(other, ids)}")
+        if rule.expect is not None:
+            for name in sorted(arithmetic.names(rule.expect) - params.keys()):
+                problems.add(rule.line, f"rule {rule.id}: expect: no parameter is called {name!r}")
+    return RuleStage(node.line, tuple(rules))

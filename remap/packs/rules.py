@@ -1,0 +1,201 @@
+"""One rule as written -> one rule checked: what it owns, what it writes, whether the captures agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from remap.errors import PackError
+from remap.ops.base import Op
+from remap.ops.registry import read_op
+from remap.packs import arithmetic
+from remap.packs.matching import Matcher
+from remap.packs.pack import Param, Pattern, Rule, Source
+from remap.packs.patterns import read_pattern
+from remap.packs.schema import RawRule, suggestion
+from remap.packs.template import Capture, Index, Ref, Tables, Template, parse_template
+
+
+def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
+    """Check one rule. Raises PackError without a place."""
+    kinds = [n for n in ("from", "regex", "keep", "drop") if getattr(raw, "from_" if n == "from" else n) is not None]
+    if len(kinds) != 1:
+        found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
+        raise PackError(f"a rule has exactly one of from, regex, keep, drop; {found}")
+    if kinds == ["regex"]:
+        return _pattern_rule(raw, line, params, tables)
+    if kinds == ["from"]:
+        return _rename(raw, line, params, tables)
+    return _keep_or_drop(raw, line, params, tables)
+
+
+def _listed(value: object) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return list(value.values())
+    return [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+
+
+def _common(raw: RawRule) -> dict[str, object]:
+    return {
+        "optional": raw.optional,
+        "expect": None if raw.expect is None else arithmetic.parse(str(raw.expect)),
+        "replaces": frozenset(_listed(raw.replaces)),
+        "because": raw.because,
+        "lossy": raw.inverse == "none",
+        "only": raw.only,
+    }
+
+
+def _keep_or_drop(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
+    does = "drop" if raw.drop is not None else "keep"
+    if raw.to is not None or raw.do is not None or raw.inverse is not None:
+        raise PackError(f"a {does} has no to, do or inverse")
+    if does == "drop" and not raw.because:
+        raise PackError("it drops without a reason", remedy="say why: because: ...")
+    if does == "drop" and raw.id is None:
+        raise PackError("a drop needs an id, by which it is reported")
+    texts = _listed(raw.drop if does == "drop" else raw.keep)
+    sources = tuple(_source(t, params, tables) for t in texts)
+    return Rule(raw.id or f"keep {texts[0]}", line, does, sources, **_common(raw))  # type: ignore[arg-type]
+
+
+def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
+    if raw.id is None:
+        raise PackError("a rule needs an id")
+    if raw.to is None:
+        raise PackError("from without to", remedy="say keep: for a key that stays as it is")
+    _lossy_with_reason(raw)
+    if raw.inverse is not None and raw.inverse != "none":
+        raise PackError("inverse: is derived for templates", remedy="leave it out, or say inverse: none with because:")
+    sources = tuple(_source(t, params, tables) for t in _listed(raw.from_))
+    kinds = {name: c for s in sources for name, c in s.captures.items()}
+    targets = tuple(_target(t, params, tables, kinds) for t in _listed(raw.to))
+    ops = read_ops(raw.do)
+    _captures_agree(sources, targets, ops)
+    return Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw))  # type: ignore[arg-type]
+
+
+def _lossy_with_reason(raw: RawRule) -> None:
+    if raw.inverse == "none" and not raw.because:
+        raise PackError("inverse: none without a reason", remedy="say why: because: ...")
+
+
+def _source(text: str, params: Mapping[str, Param], tables: Tables) -> Template:
+    template = parse_template(text, params, tables)
+    template = template.with_kinds({n: c for n, c in template.captures.items() if c.typed})
+    _refs_exist(template, params)
+    names = {e.name: e for e in template.elements if isinstance(e, Capture) and e.name}
+    for e in template.elements:
+        if isinstance(e, Capture) and e.name and names[e.name] != e:
+            raise PackError(f"{text!r}: {e.name!r} is captured in two ways")
+        if isinstance(e, Index):
+            for name in sorted(arithmetic.names(e.tree)):
+                if name in names and names[name].kind != "int":
+                    raise PackError(f"{text!r}: {name!r} is no number", remedy=f"write {{{name}:int}}")
+    trouble = Matcher(template.bind(_stand_ins(params))).trouble
+    if trouble:
+        raise PackError(f"{text!r}: {trouble}")
+    return template
+
+
+def _stand_ins(params: Mapping[str, Param]) -> dict[str, object]:
+    """A number for every number among the parameters, to see whether the rest can be solved."""
+    return {name: 7 for name, p in params.items() if p.is_int}
+
+
+def _target(text: str, params: Mapping[str, Param], tables: Tables, kinds: Mapping[str, Capture]) -> Template:
+    template = parse_template(text, params, tables)
+    _refs_exist(template, params)
+    if template.anonymous:
+        raise PackError(f"{text!r}: to can't hold *", remedy="capture it in from: {x} or {rest:path}")
+    for e in template.elements:
+        if isinstance(e, Capture) and e.typed and e.name in kinds and e.kind != kinds[e.name].kind:
+            raise PackError(f"{text!r}: {e.name!r} has its kind in from already", remedy=f"write {{{e.name}}}")
+        if isinstance(e, Capture) and not e.typed and e.name not in kinds:
+            raise PackError(f"{text!r}: from captures no {e.name!r}{suggestion(str(e.name), list(kinds))}")
+        if isinstance(e, Index):
+            for name in sorted(arithmetic.names(e.tree) - params.keys()):
+                if name not in kinds:
+                    raise PackError(f"{text!r}: from captures no {name!r}{suggestion(name, list(kinds))}")
+                if kinds[name].kind != "int":
+                    raise PackError(f"{text!r}: {name!r} is no number", remedy=f"write {{{name}:int}} in from")
+    return template.with_kinds(kinds)
+
+
+def _refs_exist(template: Template, params: Mapping[str, Param]) -> None:
+    for e in template.elements:
+        if isinstance(e, Ref):
+            choice = next(iter(params[e.param].choices.values()), None)
+            fields = list(choice) if isinstance(choice, Mapping) else []
+            if e.field is None and fields:
+                raise PackError(f"{template.text!r}: say which name: {{{e.param}.{fields[0]}}}")
+            if e.field is not None and e.field not in fields:
+                raise PackError(f"{template.text!r}: {e.param} carries no {e.field!r}{suggestion(e.field, fields)}")
+
+
+def _captures_agree(sources: tuple[Template, ...], targets: tuple[Template, ...], ops: tuple[Op, ...]) -> None:
+    if any(s.anonymous for s in sources):
+        raise PackError("from holds *, so its keys would become one", remedy="capture it: {x} or {rest:path}")
+    if ops:
+        return
+    if len(sources) > 1 or len(targets) > 1:
+        raise PackError("several keys on one side, and no do: says what is done to them")
+    unused = sources[0].captures.keys() - targets[0].captures.keys()
+    if unused:
+        raise PackError(
+            f"{', '.join(sorted(unused))} is captured and not written: keys that differ only there would collide",
+            remedy="write it in to:, or join the keys with do:",
+        )
+
+
+def read_ops(do: object) -> tuple[Op, ...]:
+    """The ops of a rule: one or a list, each a name or ``{name: arguments}``."""
+    if do is None:
+        return ()
+    steps = do if isinstance(do, list) else [do]
+    ops: list[Op] = []
+    for step in steps:
+        if isinstance(step, str):
+            ops.append(read_op(step, {}))
+            continue
+        if len(step) != 1:
+            raise PackError(f"do: one op a step; this has {', '.join(step)}", remedy="write them as a list")
+        ((name, arguments),) = step.items()
+        if arguments is not None and not isinstance(arguments, dict):
+            raise PackError(f"do: {name}: its arguments are a mapping")
+        ops.append(read_op(name, arguments or {}))
+    return tuple(ops)
+
+
+def _pattern_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
+    if raw.id is None:
+        raise PackError("a rule needs an id")
+    if not isinstance(raw.to, str):
+        raise PackError("regex: needs a to: template")
+    if raw.do is not None:
+        raise PackError("regex: only renames", remedy="use from: with a template")
+    pattern = read_pattern(raw.regex or "")
+    kinds = {name: Capture(name, "path", typed=False) for name in pattern.groups}
+    target = _target(raw.to, params, tables, kinds)
+    back: tuple[Source, Template] | None = None
+    if raw.inverse == "none":
+        _lossy_with_reason(raw)
+    elif raw.inverse is None:
+        raise PackError("a regex has no inverse of its own", remedy="say inverse: {regex, to}, or inverse: none with because:")
+    else:
+        back = _back(raw, params, tables)
+    return Rule(raw.id, line, "rename", (pattern,), (target,), back=back, **_common(raw))  # type: ignore[arg-type]
+
+
+def _back(raw: RawRule, params: Mapping[str, Param], tables: Tables) -> tuple[Source, Template]:
+    inverse = raw.inverse
+    assert inverse is not None and inverse != "none"
+    if (inverse.regex is None) == (inverse.from_ is None):
+        raise PackError("inverse: has either regex or from")
+    if inverse.regex is not None:
+        pattern = read_pattern(inverse.regex)
+        kinds = {name: Capture(name, "path", typed=False) for name in pattern.groups}
+        return pattern, _target(inverse.to, params, tables, kinds)
+    source = _source(inverse.from_ or "", params, tables)
+    return source, _target(inverse.to, params, tables, source.captures)

@@ -1,0 +1,202 @@
+"""The shape of a pack's YAML: which names may stand where, and of which type.
+
+The structures here are the one description: unknown names, wrong types and the JSON Schema for editors
+all come from it. What a template or a parameter means is checked in ``reading``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Union
+
+import msgspec
+
+from remap.errors import PackError
+from remap.packs.yaml_source import Node
+
+Texts = Union[str, list[str]]
+Parts = Union[str, list[str], dict[str, str]]
+Whole = Union[int, str]
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """No names but those listed."""
+
+
+class RawInverse(_Strict):
+    """The stated inverse of a ``regex:`` rule."""
+
+    to: str
+    regex: str | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+
+
+class RawRule(_Strict):
+    """One rule. Exactly one of from, regex, keep, drop."""
+
+    id: str | None = None
+    from_: Parts | None = msgspec.field(default=None, name="from")
+    regex: str | None = None
+    keep: Texts | None = None
+    drop: Texts | None = None
+    to: Parts | None = None
+    do: Union[str, dict[str, object], list[Union[str, dict[str, object]]], None] = None
+    because: str | None = None
+    optional: bool = False
+    expect: Whole | None = None
+    replaces: Texts = ()  # type: ignore[assignment]
+    inverse: Union[Literal["none"], RawInverse, None] = None
+    only: Literal["forward", "inverse", None] = None
+
+
+class RawStage(_Strict):
+    """Either rules, or another pack."""
+
+    rules: list[RawRule] | None = None
+    use: str | None = None
+    with_: dict[str, Whole] = msgspec.field(default_factory=dict, name="with")
+
+
+class RawParam(_Strict):
+    """Where a parameter's value may come from."""
+
+    about: str = ""
+    choices: Union[list[str], dict[str, Union[str, dict[str, str]]], None] = None
+    from_config: Texts = ()  # type: ignore[assignment]
+    or_count: Texts = ()  # type: ignore[assignment]
+    or_present: dict[str, Texts] = {}
+    default: Whole | None = None
+    min: int = 0
+
+
+class RawEvidence(_Strict):
+    """Where a fact comes from."""
+
+    project: str
+    path: str = ""
+    commit: Whole = ""
+    url: str = ""
+    note: str = ""
+
+
+class RawExample(_Strict):
+    """Keys in, keys out."""
+
+    given: dict[str, str]
+    expect: dict[str, str] | None = None
+    dropped: dict[str, str] = {}
+    fails: str | None = None
+    params: dict[str, Whole] = {}
+    config: dict[str, object] = {}
+    inverse: bool = False
+
+
+class RawPack(_Strict):
+    """A whole pack."""
+
+    remap: int
+    pack: str
+    version: str
+    title: str
+    stages: list[RawStage]
+    evidence: list[RawEvidence] = []
+    from_: str | None = msgspec.field(default=None, name="from")
+    to: str | None = None
+    params: dict[str, RawParam] = {}
+    tables: dict[str, dict[str, str]] = {}
+    examples: list[RawExample] = []
+
+
+_LISTS: dict[type[msgspec.Struct], dict[str, type[msgspec.Struct]]] = {
+    RawPack: {"stages": RawStage, "evidence": RawEvidence, "examples": RawExample, "params": RawParam},
+    RawStage: {"rules": RawRule},
+}
+
+
+def checked(root: Node, file: str) -> RawPack:
+    """The pack as structures. Raises PackError with every unknown name, else with every wrong type."""
+    if not isinstance(root.value, dict):
+        raise PackError("a pack is a mapping", where=f"{file}:{root.line}", remedy="see `remap rules new`")
+    structs = list(_walk(root, RawPack))
+    _refuse(file, [p for node, struct in structs for p in _unknown(node, struct, file)])
+    # The whole last: what is wrong in a part was said there.
+    wrong = [p for node, struct in reversed(structs) for p in _wrong(node, struct, file)]
+    _refuse(file, list(dict.fromkeys(wrong)))
+    return msgspec.convert(root.plain(), RawPack)
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of a pack, for editors."""
+    schema = msgspec.json.schema(RawPack)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "remap rule pack", **schema}
+
+
+def suggestion(name: str, known: Iterator[str] | list[str]) -> str:
+    """``; did you mean 'x'?`` where something known is near, else nothing."""
+    from rapidfuzz.process import extractOne
+
+    near = extractOne(name, list(known), score_cutoff=60)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _refuse(file: str, problems: list[str]) -> None:
+    if len(problems) == 1:
+        where, _, what = problems[0].partition(": ")
+        raise PackError(what, where=where)
+    if problems:
+        raise PackError(f"{len(problems)} problems", where=file, problems=problems)
+
+
+def _walk(node: Node, struct: type[msgspec.Struct]) -> Iterator[tuple[Node, type[msgspec.Struct]]]:
+    yield node, struct
+    for name, inner in _LISTS.get(struct, {}).items():
+        child = node.mapping.get(name)
+        if child is not None:
+            for member in child.items or child.mapping.values():
+                if isinstance(member.value, dict):
+                    yield from _walk(member, inner)
+
+
+def _unknown(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[str]:
+    known = [f.encode_name for f in msgspec.structs.fields(struct)]
+    for name in node.mapping:
+        if name not in known:
+            what = struct.__name__.removeprefix("Raw").lower()
+            yield f"{file}:{node.key_lines[name]}: a {what} has no {name!r}{suggestion(name, known)}"
+
+
+def _wrong(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[str]:
+    try:
+        msgspec.convert(node.plain(), struct)
+    except msgspec.ValidationError as e:
+        what, _, path = str(e).partition(" - at `$")
+        at = _line(node, path.rstrip("`"))
+        hint = ""
+        if "`object`" in what and "got `object`" in what.replace("Expected", "").lower():
+            hint = '; a template that begins with { must stand in quotes: "{x}.weight"'
+        yield f"{file}:{at}: {_readable(what, path)}{hint}"
+
+
+def _readable(what: str, path: str) -> str:
+    place = path.rstrip("`").lstrip(".")
+    what = what[:1].lower() + what[1:]
+    for theirs, ours in (("object", "mapping"), ("array", "list"), ("str", "text"), ("bool", "true or false")):
+        what = what.replace(f"`{theirs}", f"`{ours}").replace(f"| {theirs}", f"| {ours}")
+    return f"{place}: {what}" if place else what
+
+
+def _line(node: Node, path: str) -> int:
+    """The line of the node that msgspec's path names, or of the nearest above it."""
+    at = node
+    for step in path.replace("[", ".[").split("."):
+        if not step:
+            continue
+        inner: Node | None = None
+        if step.startswith("[") and step[1:-1].isdigit():
+            inner = at.items[int(step[1:-1])] if int(step[1:-1]) < len(at.items) else None
+        else:
+            inner = at.mapping.get(step)
+        if inner is None:
+            break
+        at = inner
+    return at.line

@@ -1,0 +1,250 @@
+"""Catalog + packs + parameters -> the plan: every output key, its expression, its rule; every drop.
+
+    make_plan(catalog, packs, *, inverse, params, remembered, again, cast, partial) -> Plan
+
+``packs`` compose in order; ``inverse`` runs them in reverse order, each undone. Without packs the plan is
+the identity. ``params`` are the user's (``-p``), ``remembered`` what a source's receipt says of each pack
+(``{pack: {param: value}}``: the ``params`` of its steps). ``again`` names rules that may be applied to
+keys that look converted already. ``cast`` changes floats only. ``partial`` keys (an example) need not make
+every rule fire. Entries without a location (a key list) plan as well. Raises UsageError, PlanError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from remap.dtypes import DType
+from remap.errors import UsageError
+from remap.expr import Cast, Expr, Take, takes
+from remap.packs.complaints import collisions
+from remap.packs.compose import Applied, Run
+from remap.packs.keyset import KeySet
+from remap.packs.pack import Direction, Pack, Rule
+from remap.packs.params import Given, Resolved, check_explicit
+from remap.packs.schema import suggestion
+from remap.packs.stage import Outcome
+from remap.types import Catalog
+
+VERSION = 1
+"""The version of ``to_json``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One tensor of the result.
+
+    rule     the rules that led here, joined by `` > ``; empty where there was no pack
+    sources  the source keys that it reads
+    op       ``copy``, ``keep``, ``rename``, or the ops by name
+    """
+
+    key: str
+    expr: Expr
+    rule: str
+    sources: tuple[str, ...]
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A source key that is not carried over, and why."""
+
+    key: str
+    rule: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pack of the chain, as a receipt remembers it. ``within``: the pack that used it."""
+
+    pack: str
+    version: str
+    digest: str
+    direction: Direction
+    params: Mapping[str, int | str]
+    within: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The compiled conversion."""
+
+    catalog: Catalog
+    outputs: tuple[Output, ...]
+    drops: tuple[Drop, ...] = ()
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of all outputs."""
+        return sum(o.expr.spec.nbytes for o in self.outputs)
+
+    def to_json(self) -> dict[str, object]:
+        """The document of ``plan --json``."""
+        return {
+            "version": VERSION,
+            "steps": [
+                {
+                    "pack": s.pack,
+                    "version": s.version,
+                    "digest": s.digest,
+                    "direction": s.direction,
+                    "params": dict(s.params),
+                    "within": s.within,
+                }
+                for s in self.steps
+            ],
+            "outputs": [
+                {
+                    "key": o.key,
+                    "dtype": o.expr.spec.dtype.name,
+                    "shape": list(o.expr.spec.shape),
+                    "sources": list(o.sources),
+                    "rule": o.rule,
+                    "op": o.op,
+                }
+                for o in self.outputs
+            ],
+            "drops": [{"key": d.key, "rule": d.rule, "because": d.because} for d in self.drops],
+            "notes": list(self.notes),
+        }
+
+
+def make_plan(
+    catalog: Catalog,
+    packs: Sequence[Pack],
+    *,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    remembered: Mapping[str, Mapping[str, object]] | None = None,
+    again: Iterable[str] = (),
+    cast: DType | None = None,
+    partial: bool = False,
+) -> Plan:
+    """Compile the conversion of ``catalog`` by ``packs``. Raises UsageError, PlanError."""
+    chain = tuple(packs)
+    given = Given(params or {}, remembered or {}, catalog.config)
+    check_explicit(chain, given.explicit)
+    twice = frozenset(again)
+    _check_again(chain, twice)
+    direction: Direction = "inverse" if inverse else "forward"
+    table = _Table(catalog)
+    applied: list[Applied] = []
+    for pack in reversed(chain) if inverse else chain:
+        applied += Run(pack, direction, given, twice, partial).on(table)
+    return Plan(
+        catalog=catalog,
+        outputs=tuple(table.outputs(cast)),
+        drops=tuple(table.drops),
+        steps=tuple(_step(a) for a in applied),
+        notes=tuple(_notes(applied)),
+    )
+
+
+def _check_again(packs: tuple[Pack, ...], again: frozenset[str]) -> None:
+    known = sorted({r.id for p in packs for r in p.all_rules})
+    strange = sorted(again - set(known))
+    if strange:
+        raise UsageError(
+            "; ".join(f"no rule here is called {r!r}{suggestion(r, known)}" for r in strange),
+            remedy=f"there are: {', '.join(known)}" if known else None,
+        )
+
+
+def _step(a: Applied) -> Step:
+    return Step(a.pack.name, a.pack.version, a.pack.digest, a.direction, dict(a.values.spelled), a.within)
+
+
+def _notes(applied: Iterable[Applied]) -> Iterable[str]:
+    for a in applied:
+        for name, value in a.values.spelled.items():
+            origin = a.values.origins[name]
+            if origin != "default":
+                yield f"{a.pack.name}: {name} = {value} ({origin})"
+
+
+@dataclass(frozen=True)
+class _Trail:
+    """Which rules and ops a key has passed. One object for all keys of the same way."""
+
+    rules: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    kept: str = ""
+    after: dict[tuple[str, str], _Trail] = field(default_factory=dict, compare=False, repr=False)
+
+    def then(self, rule: Rule, op: str) -> _Trail:
+        """The trail with one more rule."""
+        found = self.after.get((rule.id, op))
+        if found is None:
+            if op == "keep":
+                found = _Trail(self.rules, self.ops, rule.id)
+            else:
+                found = _Trail((*self.rules, rule.id), (*self.ops, op), self.kept)
+            self.after[rule.id, op] = found
+        return found
+
+    @cached_property
+    def rule(self) -> str:
+        return " > ".join(self.rules) or self.kept
+
+    @cached_property
+    def op(self) -> str:
+        real = [o for o in self.ops if o != "rename"]
+        if real:
+            return " > ".join(real)
+        return "rename" if self.ops else "keep" if self.kept else "copy"
+
+
+class _Table:
+    """The keys with their expressions, as stage after stage is applied."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.keys = KeySet(catalog.entries)
+        self.exprs: list[Expr] = [Take(e) for e in catalog.entries.values()]
+        self.trails = [_Trail()] * len(self.exprs)
+        self.drops: list[Drop] = []
+
+    def advance(self, pack: Pack, outcome: Outcome, values: Resolved) -> None:
+        keys: list[str] = []
+        exprs: list[Expr] = []
+        trails: list[_Trail] = []
+        for place, (key, rule) in enumerate(zip(outcome.outputs, outcome.rules, strict=True)):
+            if rule is None:
+                continue
+            if key is None:
+                self._drop(self.exprs[place], rule)
+                continue
+            keys.append(key)
+            exprs.append(self.exprs[place])
+            trails.append(self.trails[place].then(rule, rule.does))
+        if len(set(keys)) != len(keys):
+            raise _collided(pack, outcome)
+        self.keys, self.exprs, self.trails = KeySet(keys), exprs, trails
+
+    def _drop(self, expr: Expr, rule: Rule) -> None:
+        self.drops += [Drop(t.entry.key, rule.id, rule.because or "") for t in takes(expr)]
+
+    def outputs(self, cast: DType | None) -> Iterable[Output]:
+        for key, expr, trail in zip(self.keys.keys, self.exprs, self.trails, strict=True):
+            sources = (expr.entry.key,) if isinstance(expr, Take) else _sources(expr)
+            op = trail.op
+            if cast is not None and expr.spec.dtype.is_float and expr.spec.dtype != cast:
+                expr = Cast(expr, cast)
+                op = "cast" if op in ("copy", "keep", "rename") else f"{op} > cast"
+            yield Output(key, expr, trail.rule, sources, op)
+
+
+def _sources(expr: Expr) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(t.entry.key for t in takes(expr)))
+
+
+def _collided(pack: Pack, outcome: Outcome) -> Exception:
+    made: dict[str, list[tuple[str, Rule]]] = {}
+    for source, key, rule in zip(outcome.keys.keys, outcome.outputs, outcome.rules, strict=True):
+        if key is not None and rule is not None:
+            made.setdefault(key, []).append((source, rule))
+    return collisions(pack, {k: v for k, v in made.items() if len(v) > 1})
