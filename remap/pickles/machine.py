@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
 
 from remap.errors import Damaged, Hostile
 from remap.pickles.nodes import Global, Text, Value, is_hashable
+
+Stream = bytes | mmap.mmap
+"""A pickle, or a file that it lies in."""
 
 TRUNCATED = "fetch the file again; it is cut short or altered"
 MISTRUST = "do not load this file; ask its author for safetensors"
@@ -44,7 +48,7 @@ class Machine:
         "where",
     )
 
-    def __init__(self, data: bytes, start: int, stop: int, where: str):
+    def __init__(self, data: Stream, start: int, stop: int, where: str):
         self.data = data
         self.start = self.pos = self.op_start = start
         self.stop = stop

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from remap.pickles.machine import Machine
+from remap.pickles.machine import Machine, Stream
 from remap.pickles.nodes import Call, Dict, Global, List, Persistent, Text, Value, is_hashable
 from remap.pickles.opcodes import RARE
 
@@ -34,6 +34,7 @@ class Walk:
     protocol  as the stream says; 0 where it says nothing
     frames    (offset of the FRAME opcode, first byte inside, end), in order
     sites     every push of a string, in order
+    slots     id of a string's site -> the memo slot that keeps it
     globals   (module, name) of every global named, in order
     called    those of them that the stream calls as functions
     """
@@ -43,11 +44,12 @@ class Walk:
     protocol: int
     frames: tuple[tuple[int, int, int], ...]
     sites: list[Text]
+    slots: dict[int, int]
     globals: tuple[tuple[str, str], ...]
     called: frozenset[tuple[str, str]]
 
 
-def walk(data: bytes, start: int = 0, *, where: str) -> Walk:
+def walk(data: Stream, start: int = 0, *, where: str) -> Walk:
     """Follow the pickle at ``data[start:]`` to its STOP.
 
     ``where`` names file and record in messages. Raises Damaged where the stream breaks off or
@@ -55,7 +57,7 @@ def walk(data: bytes, start: int = 0, *, where: str) -> Walk:
     """
     machine = Machine(data, start, len(data), where)
     try:
-        with _no_gc():
+        with no_gc():
             root = _run(machine)
     except (IndexError, struct.error):
         machine.op_start = min(machine.op_start, len(data))
@@ -72,13 +74,14 @@ def walk(data: bytes, start: int = 0, *, where: str) -> Walk:
         machine.protocol,
         tuple(machine.frames),
         machine.sites,
+        {id(node): slot for slot, node in machine.memo.items() if type(node) is Text},
         tuple(machine.globals),
         frozenset(machine.called),
     )
 
 
 @contextmanager
-def _no_gc() -> Iterator[None]:
+def no_gc() -> Iterator[None]:
     """Without the garbage collector, which would look at millions of live nodes again and again."""
     enabled = gc.isenabled()
     gc.disable()

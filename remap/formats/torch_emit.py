@@ -1,0 +1,117 @@
+"""Lays out fresh torch zips: a pickle that was written from nothing, then the storages.
+
+In: expressions by key, and plain values beside them. Out: an OutFile that ``torch.load`` opens,
+with ``weights_only=True`` and with ``mmap=True`` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from remap.errors import UsageError
+from remap.expr import Expr, Take
+from remap.formats.base import OutFile, TensorBytes
+from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
+from remap.pickles.build import node_of, ordered_dict
+from remap.pickles.emit import NewTensor, Writer
+from remap.pickles.nodes import Dict, Text, Value
+from remap.types import find_ties
+
+PREFIX = "archive"
+"""The folder in the zip: what torch calls it where it does not know the file's name."""
+
+
+def emit(
+    name: str,
+    tensors: Mapping[str, Expr],
+    extras: Mapping[str, object] | None = None,
+    at: str | None = None,
+) -> OutFile:
+    """A torch file of a state dict, in the order of ``tensors``; the same bytes for the same input.
+
+    extras  plain values (None, bool, int, float, str, list, tuple, dict) at the top level, beside
+            the state dict where ``at`` is given, in it where it is not
+    at      the path of the state dict, ``a.b``; None for the root
+
+    Ties among plain sources share a storage. Raises UsageError for keys that UTF-8 can't hold.
+    """
+    check_names(tensors)
+    nodes, records = new_tensors(tensors, taken=())
+    pairs: dict[str, Value] = dict(nodes)
+    if at:
+        for part in reversed(at.split(".")):
+            pairs = {
+                part: ordered_dict(pairs) if pairs is not None and _is_state(pairs, nodes) else _dict(pairs)
+            }
+    for key, value in (extras or {}).items():
+        if key in pairs:
+            raise UsageError(f"{key!r} is a tensor's key and an extra's", where=name)
+        pairs[key] = node_of(value)
+    root = _dict(pairs) if at or not nodes else ordered_dict(pairs)
+    return lay_out_zip(name, PREFIX, [*skeleton(Writer().write(root)), *records, VERSION])
+
+
+def _is_state(pairs: Mapping[str, Value], nodes: Mapping[str, NewTensor]) -> bool:
+    return pairs.keys() == nodes.keys() and all(isinstance(v, NewTensor) for v in pairs.values())
+
+
+def _dict(pairs: Mapping[str, Value]) -> Dict:
+    return Dict([(Text(k), v) for k, v in pairs.items()])
+
+
+VERSION = NewRecord.of("version", b"3\n")
+
+
+def skeleton(stream: bytes) -> list[NewRecord]:
+    """The records before the storages, as torch orders them; ``VERSION`` comes after."""
+    return [
+        NewRecord.of("data.pkl", stream),
+        NewRecord.of(".format_version", b"1"),
+        NewRecord.of(".storage_alignment", b"%d" % ALIGNMENT),
+        NewRecord.of("byteorder", b"little"),
+    ]
+
+
+def new_tensors(
+    tensors: Mapping[str, Expr], taken: Iterable[str]
+) -> tuple[dict[str, NewTensor], list[NewRecord]]:
+    """Nodes for a pickle and records for a zip, storage keys counted up past those ``taken``."""
+    used = set(taken)
+    nodes: dict[str, NewTensor] = {}
+    records: list[NewRecord] = []
+    ties = _ties(tensors)
+    number = 0
+    for key, expr in tensors.items():
+        first = ties.get(key)
+        if first is not None:
+            nodes[key] = nodes[first]
+            continue
+        while str(number) in used:
+            number += 1
+        spec = expr.spec
+        nodes[key] = NewTensor(str(number), spec.dtype, spec.shape, spec.numel)
+        records.append(NewRecord(f"data/{number}", TensorBytes(key, expr) if spec.nbytes else None, None))
+        number += 1
+    return nodes, records
+
+
+def _ties(tensors: Mapping[str, Expr]) -> dict[str, str]:
+    """Output key -> first output key that takes the same source tensor as it is."""
+    sources = {k: e.entry for k, e in tensors.items() if isinstance(e, Take)}
+    same = find_ties(sources.values())
+    first: dict[str, str] = {}
+    ties: dict[str, str] = {}
+    for key, entry in sources.items():
+        if entry.location is None or entry.spec.numel == 0:
+            continue
+        kept = first.setdefault(same.get(entry.key, entry.key), key)
+        if kept != key:
+            ties[key] = kept
+    return ties
+
+
+def check_names(keys: Iterable[str]) -> None:
+    """Raise UsageError for keys with NUL or lone surrogates, which loaders and formats disagree on."""
+    odd = [ascii(k) for k in keys if "\0" in k or any("\ud800" <= c <= "\udfff" for c in k)]
+    if odd:
+        raise UsageError("keys hold NUL or lone surrogates", problems=odd, remedy="rename them")

@@ -1,0 +1,181 @@
+"""The ``torch`` format: one file of ``torch.save``, or a folder of shards.
+
+Shards are listed by ``pytorch_model.bin.index.json``, or only numbered
+(``pytorch_model-00001-of-00002.bin``). Written from a single torch file, the output carries along
+whatever else that file holds; otherwise it is a plain state dict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from remap.errors import Damaged, UsageError
+from remap.expr import Expr, Take
+from remap.formats.base import OutFile, WriteOptions
+from remap.formats.companions import companions, read_config
+from remap.formats.index import (
+    check_index,
+    check_shards_exist,
+    index_file,
+    read_index,
+    shard_name,
+    split_shards,
+)
+from remap.formats.torch_emit import check_names, emit
+from remap.formats.torch_rebuild import rebuild
+from remap.formats.torch_rewrite import rewrite
+from remap.formats.torch_state import TorchFile
+from remap.formats.torch_zip import is_torch, read
+from remap.types import Catalog, Entry
+
+NAME = "pytorch_model.bin"
+SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.(bin|pt|pth|ckpt))")
+_INDEX = re.compile(r".+\.(bin|pt|pth|ckpt)\.index\.json")
+_BESIDE = re.compile(
+    r"(training_args|optimizer|scheduler|scaler|random_states_\d+|rng_state.*)\.(bin|pt|pth)"
+    r"|.*(zero_pp_rank_|mp_rank_|optim_states).*|layer_\d+-model_.*"
+)
+"""Torch files in a folder that are no checkpoint of their own: Trainer's, accelerate's, DeepSpeed's."""
+
+
+class Torch:
+    """The ``torch`` format: see the module's docstring."""
+
+    name = "torch"
+    title = "torch.save file (.pt, .pth, .bin, .ckpt), or folder of shards"
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """Index files, first shards of numbered families, and single files at ``path``."""
+        if path.is_dir():
+            return _find_in(path)
+        if _INDEX.fullmatch(path.name):
+            return [path]
+        if not is_torch(path) and not _is_broken(path):
+            return []
+        for index in sorted(path.parent.glob("*.index.json")):
+            if _INDEX.fullmatch(index.name) and path in read_index(index).shards:
+                return [index]
+        return [_family(path)[0]]
+
+    def open(self, path: Path, *, at: str | None = None, keep_suspicious: bool = False) -> Catalog:
+        """Read the pickle of every file. Raises NotACheckpoint, Damaged, Hostile, UsageError."""
+        if not _INDEX.fullmatch(path.name):
+            files = _family(path)
+            _check_family(files)
+            return _catalog(path, files, at, keep_suspicious)
+        index = read_index(path)
+        check_shards_exist(index)
+        catalog = _catalog(path, index.shards, at, keep_suspicious)
+        assert isinstance(catalog.native, tuple)
+        check_index(index, {file.path.name: file.entries for file in catalog.native})
+        return catalog
+
+    def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
+        """One file, or shards and their index. Raises UsageError."""
+        if not tensors:
+            raise UsageError("there is no tensor to be written")
+        name = options.name or NAME
+        groups = split_shards(tensors, options.shard_size)
+        if len(groups) == 1:
+            return [_one_file(name, tensors, source)]
+        check_names(tensors)
+        stem, dot, suffix = name.rpartition(".")
+        names = [
+            shard_name(stem or name, dot + suffix if stem else "", i + 1, len(groups))
+            for i in range(len(groups))
+        ]
+        files = [emit(n, group) for n, group in zip(names, groups, strict=True)]
+        return [*files, index_file(f"{name}.index.json", dict(zip(names, groups, strict=True)))]
+
+
+def _one_file(name: str, tensors: Mapping[str, Expr], source: Catalog) -> OutFile:
+    """One output file: renamed, changed with all else carried along, or fresh."""
+    natives = source.native if source.format == Torch.name else ()
+    if not isinstance(natives, tuple) or len(natives) != 1:
+        return emit(name, tensors)
+    file = natives[0]
+    assert isinstance(file, TorchFile)
+    renames = {e.entry.key: key for key, e in tensors.items() if isinstance(e, Take)}
+    if len(renames) == len(tensors) == len(file.entries) and renames.keys() == file.entries.keys():
+        if file.contents.archive is not None:
+            return rewrite(file, name, renames)
+        return rebuild(file, name, tensors)
+    return rebuild(file, name, tensors) if file.extras else emit(name, tensors)
+
+
+def _is_broken(path: Path) -> bool:
+    """A file that has the name of a torch file and the signature of a zip: opening it says what is wrong."""
+    if path.suffix not in SUFFIXES or not path.is_file():
+        return False
+    with path.open("rb") as f:
+        head = f.read(262)
+    return head.startswith((b"PK\x03\x04", b"\x80\x02")) or head[257:262] == b"ustar"
+
+
+def _find_in(folder: Path) -> list[Path]:
+    indexes = [p for p in sorted(folder.glob("*.index.json")) if _INDEX.fullmatch(p.name)]
+    listed = {shard for i in indexes for shard in read_index(i).shards}
+    files = sorted(p for p in folder.iterdir() if p.suffix in SUFFIXES and p not in listed)
+    files = [p for p in files if not _BESIDE.fullmatch(p.name) and (is_torch(p) or _is_broken(p))]
+    firsts = list(dict.fromkeys(_family(p)[0] for p in files))
+    return [*indexes, *firsts]
+
+
+def _family(path: Path) -> list[Path]:
+    """The shards that ``path`` is one of, by number; [path] where it is no shard."""
+    found = _SHARD.fullmatch(path.name)
+    if found is None:
+        return [path]
+    others = ((p, m) for p in path.parent.iterdir() if (m := _SHARD.fullmatch(p.name)) and _same(m, found))
+    return [p for p, _ in sorted(others, key=lambda x: x[1]["number"])]
+
+
+def _same(a: re.Match[str], b: re.Match[str]) -> bool:
+    return (a["stem"], a["count"], a["suffix"]) == (b["stem"], b["count"], b["suffix"])
+
+
+def _check_family(files: Sequence[Path]) -> None:
+    """Raise Damaged naming every number that is not there."""
+    found = _SHARD.fullmatch(files[0].name)
+    if found is None:
+        return
+    count = int(found["count"])
+    there = {p.name for p in files}
+    names = [shard_name(found["stem"], found["suffix"], n, count) for n in range(1, count + 1)]
+    missing = [n for n in names if n not in there]
+    if missing:
+        raise Damaged(
+            f"{len(missing)} of {count} shards are missing",
+            where=files[0].parent,
+            problems=missing,
+            remedy="fetch the missing files into the same folder",
+        )
+
+
+def _catalog(path: Path, files: Sequence[Path], at: str | None, keep_suspicious: bool) -> Catalog:
+    read_files = tuple(read(p, at, keep_suspicious=keep_suspicious) for p in files)
+    entries: dict[str, Entry] = {}
+    twice: list[str] = []
+    for file in read_files:
+        twice += [f"{key}: again in {file.path.name}" for key in file.entries if key in entries]
+        entries.update(file.entries)
+    if twice:
+        raise Damaged("keys are in two shards", where=path, problems=twice, remedy="remove the stale shards")
+    return Catalog(
+        format=Torch.name,
+        root=path.resolve(),
+        files=tuple(sorted(files)),
+        entries=entries,
+        config=read_config(path.parent),
+        companions=companions(path.parent),
+        extras=tuple(name for f in read_files for name in f.extras),
+        opaque=tuple(sorted({name for f in read_files for name in f.opaque})),
+        warnings=tuple(w for f in read_files for w in f.warnings),
+        native=read_files,
+    )
+
+
+FORMAT = Torch()

@@ -1,0 +1,78 @@
+"""Writes a torch file anew with another state dict in it, everything else carried along.
+
+For what is more than a rename: dropped, added and computed tensors, and legacy files, which become
+zips. The graph of the pickle is emitted again, the state dict replaced; storages that the rest
+still names are copied, those that only dropped tensors used go away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from remap.errors import UsageError
+from remap.expr import Expr, Take
+from remap.formats.base import CopiedBytes, OutFile
+from remap.formats.torch_emit import PREFIX, VERSION, check_names, new_tensors, skeleton
+from remap.formats.torch_names import names_elsewhere
+from remap.formats.torch_state import Contents, TorchFile
+from remap.formats.zip_layout import NewRecord, lay_out_zip
+from remap.pickles.emit import NewTensor, Writer
+from remap.pickles.graph import mapping_pairs
+from remap.pickles.nodes import Call, Dict, Global, Text, Value
+
+_WRITTEN = {"data.pkl", ".format_version", ".storage_alignment", "byteorder", "version"}
+_STALE = {".data/serialization_id"}
+"""Names this very content, and it is another now; torch writes it for its own statistics."""
+
+
+def rebuild(file: TorchFile, name: str, tensors: Mapping[str, Expr]) -> OutFile:
+    """The file ``name``: ``file`` with ``tensors`` for its state dict, in that order.
+
+    Raises UsageError where a tensor takes the key of something else in the state dict, and for
+    big-endian files.
+    """
+    contents = file.contents
+    if not contents.little:
+        raise UsageError("a big-endian file can only be renamed", where=file.path)
+    check_names(tensors)
+    nodes, records = new_tensors(tensors, taken=contents.storages)
+    moved = {e.entry.key: key for key, e in tensors.items() if isinstance(e, Take)}
+    replace: dict[int, Value] = {site: Text(text) for site, text in names_elsewhere(contents, moved).items()}
+    replace[id(contents.node)] = _state_dict(file, nodes)
+    writer = Writer(replace, contents.walked.protocol)
+    stream = writer.write(contents.walked.root)
+    records += [
+        NewRecord.copied(f"data/{key}", CopiedBytes(contents.path, s.offset, s.nbytes, s.crc32))
+        for key, s in ((k, contents.storages[k]) for k in writer.storages if k in contents.storages)
+    ]
+    prefix = PREFIX if contents.archive is None else contents.archive.prefix
+    return lay_out_zip(name, prefix, [*skeleton(stream), *records, *_others(contents), VERSION])
+
+
+def _state_dict(file: TorchFile, nodes: Mapping[str, NewTensor]) -> Value:
+    """The container of the state dict with other tensors: dict or OrderedDict, attributes kept."""
+    old = file.contents.node
+    pairs: list[tuple[Value, Value]] = [(Text(key), node) for key, node in nodes.items()]
+    for key, value in mapping_pairs(old) or ():
+        if type(key) is Text and key.text in file.entries:
+            continue
+        if type(key) is Text and key.text in nodes:
+            raise UsageError(f"{key.text!r} is the key of a tensor and of something else", where=file.path)
+        pairs.append((key, value))
+    if not isinstance(old, Call):
+        return Dict(pairs)
+    items = [part for pair in pairs for part in pair]
+    states = [step for step in old.steps or () if step[0] == "build"]
+    return Call("reduce", Global("collections", "OrderedDict"), (), [("set", items), *states])
+
+
+def _others(contents: Contents) -> list[NewRecord]:
+    """Records that are neither storages nor torch's own."""
+    if contents.archive is None:
+        return []
+    path = contents.archive.path
+    return [
+        NewRecord.copied(r.name, CopiedBytes(path, r.offset, r.nbytes, r.crc32))
+        for r in contents.archive.records.values()
+        if not r.name.startswith("data/") and r.name not in _WRITTEN | _STALE
+    ]
