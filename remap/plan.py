@@ -58,14 +58,13 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pack of the chain, as a receipt remembers it. ``within``: the pack that used it."""
+    """A pack of the chain, as a receipt remembers it, with the parameters of the packs that it uses."""
 
     pack: str
     version: str
     digest: str
-    direction: Direction
+    inverse: bool
     params: Mapping[str, int | str]
-    within: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class Plan:
     drops: tuple[Drop, ...] = ()
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
+    cast: DType | None = None
 
     @cached_property
     def nbytes(self) -> int:
@@ -92,9 +92,8 @@ class Plan:
                     "pack": s.pack,
                     "version": s.version,
                     "digest": s.digest,
-                    "direction": s.direction,
+                    "inverse": s.inverse,
                     "params": dict(s.params),
-                    "within": s.within,
                 }
                 for s in self.steps
             ],
@@ -127,21 +126,22 @@ def make_plan(
 ) -> Plan:
     """Compile the conversion of ``catalog`` by ``packs``. Raises UsageError, PlanError."""
     chain = tuple(packs)
-    given = Given(params or {}, remembered or {}, catalog.config)
-    check_explicit(chain, given.explicit)
+    check_explicit(chain, params or {})
     twice = frozenset(again)
     _check_again(chain, twice)
     direction: Direction = "inverse" if inverse else "forward"
     table = _Table(catalog)
-    applied: list[Applied] = []
+    runs: list[list[Applied]] = []
     for pack in reversed(chain) if inverse else chain:
-        applied += Run(pack, direction, given, twice, partial).on(table)
+        given = Given(params or {}, (remembered or {}).get(pack.name, {}), catalog.config)
+        runs.append(Run(pack, direction, given, twice, partial).on(table))
     return Plan(
         catalog=catalog,
         outputs=tuple(table.outputs(cast)),
         drops=tuple(table.drops),
-        steps=tuple(_step(a) for a in applied),
-        notes=tuple(_notes(applied)),
+        steps=tuple(_step(run) for run in runs),
+        notes=tuple(note for run in runs for note in _notes(run)),
+        cast=cast,
     )
 
 
@@ -155,8 +155,15 @@ def _check_again(packs: tuple[Pack, ...], again: frozenset[str]) -> None:
         )
 
 
-def _step(a: Applied) -> Step:
-    return Step(a.pack.name, a.pack.version, a.pack.digest, a.direction, dict(a.values.spelled), a.within)
+def _step(run: list[Applied]) -> Step:
+    """One step a pack that was asked for. Used packs that differ in a parameter are told apart."""
+    params: dict[str, int | str] = {}
+    for a in run:
+        for name, value in a.values.spelled.items():
+            if params.setdefault(name, value) != value:
+                params[f"{a.pack.name}:{name}"] = value
+    first = run[0]
+    return Step(first.pack.name, first.pack.version, first.pack.digest, first.direction == "inverse", params)
 
 
 def _notes(applied: Iterable[Applied]) -> Iterable[str]:

@@ -48,6 +48,10 @@ class Op(Protocol):
         """The capture along which it works; None for the templates of the rule's list."""
 
     @property
+    def symbols(self) -> frozenset[str]:
+        """The parameters that its sizes name."""
+
+    @property
     def joins(self) -> bool:
         """Does it make one part of many?"""
 

@@ -6,8 +6,8 @@
 
 The way of the data: ``yaml_source`` (text -> nodes with lines) > ``schema`` (names and types) > ``reading``,
 ``rules`` (meaning) > ``pack`` (the checked values). A plan then goes through ``compose`` (stages in order),
-``params`` (values for these keys), ``invert`` (rules undone), ``owners`` and ``stage`` (who owns each key, what
-it becomes), ``complaints`` (what was wrong). Below them: ``template``, ``arithmetic``, ``keyset``,
+``params`` (values for these keys), ``invert`` (rules undone), ``owners`` and ``stage`` (who owns each
+key, what it becomes), ``complaints`` (what was wrong). Below them: ``template``, ``arithmetic``, ``keyset``,
 ``matching``, ``rendering``. Nothing here knows a format, and nothing imports torch.
 """
 

@@ -209,7 +209,10 @@ def _pair(quotient: Arithmetic, rest: Arithmetic, name: str) -> tuple[int, int, 
     """(k, a, b) where the two are ``(a*name + b)//k`` and ``(a*name + b)%k``."""
     if not (isinstance(quotient, Operation) and isinstance(rest, Operation)):
         return None
-    if (quotient.sign, rest.sign) != ("//", "%") or (quotient.left, quotient.right) != (rest.left, rest.right):
+    if (quotient.sign, rest.sign) != ("//", "%") or (quotient.left, quotient.right) != (
+        rest.left,
+        rest.right,
+    ):
         return None
     form = linear(quotient.left, name)
     if form is None or form[0] == 0 or not isinstance(quotient.right, Num):

@@ -65,7 +65,9 @@ def complain(
         _silent(pack, rules, outcome, values)
 
 
-def _by_rule(pack: Pack, found: list[tuple[int, Rule]], keys: list[str], *, reason: bool = False) -> list[str]:
+def _by_rule(
+    pack: Pack, found: list[tuple[int, Rule]], keys: list[str], *, reason: bool = False
+) -> list[str]:
     by: dict[str, tuple[Rule, list[str]]] = {}
     for place, rule in found:
         by.setdefault(rule.id, (rule, []))[1].append(keys[place])
@@ -107,7 +109,9 @@ def _conflicts(pack: Pack, outcome: Outcome) -> RemapError:
 def _unowned(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved) -> RemapError:
     lines = grouped(outcome.keys.keys[p] for p in outcome.unowned)
     lines = [line + _nearest(line, rules) for line in lines[:50]] + lines[50:]
-    waiting = sorted({n for r in rules for t in r.templates for n in t.unbound(pack.params) if n in values.missing})
+    waiting = sorted(
+        {n for r in rules for t in r.templates for n in t.unbound(pack.params) if n in values.missing}
+    )
     lines += [f"parameter {n} has no value: {values.missing[n]}" for n in waiting]
     return PlanError(
         "keys that no rule owns",

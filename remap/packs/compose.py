@@ -39,7 +39,6 @@ class Applied:
     pack: Pack
     direction: Direction
     values: Resolved
-    within: str | None
 
 
 @dataclass
@@ -61,15 +60,15 @@ class Run:
     def on(self, table: Table) -> list[Applied]:
         """Apply the pack to the table. Raises PlanError."""
         self._input = table.keys
-        self._pack(self.pack, table, {}, None)
+        self._pack(self.pack, table, {})
         return self.applied
 
-    def _pack(self, pack: Pack, table: Table, with_: Mapping[str, str], within: str | None) -> None:
+    def _pack(self, pack: Pack, table: Table, with_: Mapping[str, str]) -> None:
         values = resolve(pack, table.keys, self.given, with_)
-        self.applied.append(Applied(pack, self.direction, values, within))
+        self.applied.append(Applied(pack, self.direction, values))
         for stage in _ordered(pack, self.direction):
             if isinstance(stage, UseStage):
-                self._pack(stage.pack, table, stage.given, pack.name)
+                self._pack(stage.pack, table, stage.given)
             else:
                 self._stage(pack, stage, table, values)
 
@@ -87,7 +86,10 @@ class Run:
 
     def _converted(self) -> bool:
         """Are the keys that came in what the whole pack produces?"""
-        return len(self._input) > 0 and _accepts(self.pack, _other(self.direction), self._input, self.given, {}) is not None
+        return (
+            len(self._input) > 0
+            and _accepts(self.pack, _other(self.direction), self._input, self.given, {}) is not None
+        )
 
 
 def _other(direction: Direction) -> Direction:

@@ -37,7 +37,9 @@ def inverted(rule: Rule) -> Rule:
     reason = no_inverse(rule)
     if reason is not None:
         sources = tuple(t.flipped() for t in rule.targets if Matcher(t).trouble is None)
-        return replace(rule, does="refuse", sources=sources, targets=(), ops=(), because=reason, optional=True)
+        return replace(
+            rule, does="refuse", sources=sources, targets=(), ops=(), because=reason, optional=True
+        )
     if rule.back is not None:
         source, target = rule.back
         return replace(rule, sources=(source,), targets=(target,), back=(rule.sources[0], rule.targets[0]))

@@ -19,7 +19,7 @@ from remap.packs.reading import read_pack
 from remap.packs.schema import suggestion
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 VARIABLE = "REMAP_RULES"
 """Folders of packs, separated as in PATH."""
@@ -107,7 +107,8 @@ def _packs(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]
 def _read(data: bytes, file: str, chain: tuple[str, ...], base: Path) -> Pack:
     if file in chain:
         raise PackError(
-            f"packs use each other in a circle: {' -> '.join((*chain[chain.index(file) :], file))}", where=file
+            f"packs use each other in a circle: {' -> '.join((*chain[chain.index(file) :], file))}",
+            where=file,
         )
 
     def find(ref: str) -> Pack:

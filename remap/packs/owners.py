@@ -52,7 +52,9 @@ Verdict = Union[Claim, Conflict, None]
 _Look = tuple[Bound, int, Union[Hit, Literal["each"]]]
 
 
-def bind(rules: Sequence[Rule], values: Mapping[str, object], params: Mapping[str, object], file: str) -> list[Bound]:
+def bind(
+    rules: Sequence[Rule], values: Mapping[str, object], params: Mapping[str, object], file: str
+) -> list[Bound]:
     """The rules with ``values`` put in. ``params`` are all that the pack declares."""
     return [_bind(r, values, params, file) for r in rules]
 
@@ -70,7 +72,9 @@ def _bind(rule: Rule, values: Mapping[str, object], params: Mapping[str, object]
     return Bound(rule, tuple(matchers), targets, unbound)
 
 
-def owners(bounds: Sequence[Bound], group: Group, keys: Sequence[str]) -> Iterator[tuple[Verdict, list[int], list[Digits]]]:
+def owners(
+    bounds: Sequence[Bound], group: Group, keys: Sequence[str]
+) -> Iterator[tuple[Verdict, list[int], list[Digits]]]:
     """Who owns the keys of a skeleton: verdicts with the places and numbers of the keys they are about."""
     looks = list(_looks(bounds, group))
     if all(isinstance(hit, Hit) and not hit.checks for _, _, hit in looks):

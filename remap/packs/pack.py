@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from remap.ops.base import Op
+from remap.packs import arithmetic
 from remap.packs.arithmetic import Arithmetic
 from remap.packs.template import Template
 
@@ -62,6 +63,12 @@ class Rule:
     def templates(self) -> tuple[Template, ...]:
         """Every template on either side."""
         return tuple(s for s in self.sources if isinstance(s, Template)) + self.targets
+
+    @property
+    def params_used(self) -> frozenset[str]:
+        """Names in its templates, counts and ops that may be parameters."""
+        found = frozenset[str]().union(*(t.names for t in self.templates), *(o.symbols for o in self.ops))
+        return found if self.expect is None else found | arithmetic.names(self.expect)
 
 
 @dataclass(frozen=True)

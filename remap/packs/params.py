@@ -43,12 +43,12 @@ class Given:
     """What is known before the keys are looked at."""
 
     explicit: Mapping[str, str] = field(default_factory=dict)
-    remembered: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    remembered: Mapping[str, object] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
 
 
 def resolve(pack: Pack, keys: KeySet, given: Given, with_: Mapping[str, str]) -> Resolved:
-    """The values of ``pack``'s own parameters. One that has none is missing, not an error: a rule may not need it."""
+    """The values of ``pack``'s own parameters. One may be missing: perhaps no rule needs it."""
     done = Resolved()
     for name, param in pack.params.items():
         found = _find(pack, param, keys, given, with_)
@@ -70,9 +70,11 @@ def _find(
         return _typed(pack, param, given.explicit[name], f"-p {name}={given.explicit[name]}"), "given"
     if name in with_:
         return _typed(pack, param, with_[name], "with:"), "set by the pack that uses it"
-    remembered = given.remembered.get(pack.name, {})
-    if name in remembered:
-        return _typed(pack, param, remembered[name], "the receipt"), "remembered from the receipt"
+    for remembered in (f"{pack.name}:{name}", name):
+        if remembered in given.remembered:
+            return _typed(
+                pack, param, given.remembered[remembered], "the receipt"
+            ), "remembered from the receipt"
     for path in param.from_config:
         value = _at(given.config, path)
         if value is not None:
@@ -132,7 +134,7 @@ def distinct(template: Template, keys: KeySet, most: int | None = None) -> int:
         hit = matcher.look(group.key, group.slots)
         if hit is None:
             continue
-        if hit is EACH:
+        if hit == EACH:
             for place in group.places:
                 single = matcher.match(keys.keys[place])
                 if single is not None:
@@ -157,4 +159,3 @@ def check_explicit(packs: tuple[Pack, ...], explicit: Mapping[str, str]) -> None
             "; ".join(f"no pack here has a parameter {n!r}{suggestion(n, known)}" for n in strange),
             remedy=f"there are: {', '.join(known)}" if known else None,
         )
-

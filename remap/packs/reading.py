@@ -129,9 +129,13 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
         raise PackError("its choices carry different names", remedy="give each choice the same names")
     strange = [c for c in raw.or_present if c not in choices]
     if strange:
-        raise PackError(f"or_present: no choice is called {strange[0]!r}{suggestion(strange[0], list(choices))}")
+        raise PackError(
+            f"or_present: no choice is called {strange[0]!r}{suggestion(strange[0], list(choices))}"
+        )
     if choices and raw.default is not None and raw.default not in choices:
-        raise PackError(f"default: no choice is called {raw.default!r}{suggestion(str(raw.default), list(choices))}")
+        raise PackError(
+            f"default: no choice is called {raw.default!r}{suggestion(str(raw.default), list(choices))}"
+        )
     if not choices and isinstance(raw.default, str):
         raise PackError(f"default: {raw.default!r} is no whole number", remedy="list choices for a name")
     if isinstance(raw.default, int) and raw.default < raw.min:
@@ -205,7 +209,10 @@ def _rules(
     for rule in rules:
         for other in sorted(rule.replaces):
             if other not in ids:
-                problems.add(rule.line, f"rule {rule.id}: replaces {other!r}, which this stage has not{suggestion(other, ids)}")
+                problems.add(
+                    rule.line,
+                    f"rule {rule.id}: replaces {other!r}, which this stage has not{suggestion(other, ids)}",
+                )
         if rule.expect is not None:
             for name in sorted(arithmetic.names(rule.expect) - params.keys()):
                 problems.add(rule.line, f"rule {rule.id}: expect: no parameter is called {name!r}")

@@ -9,15 +9,19 @@ from remap.ops.base import Op
 from remap.ops.registry import read_op
 from remap.packs import arithmetic
 from remap.packs.matching import Matcher
-from remap.packs.pack import Param, Pattern, Rule, Source
+from remap.packs.pack import Param, Rule, Source
 from remap.packs.patterns import read_pattern
-from remap.packs.schema import RawRule, suggestion
+from remap.packs.schema import RawInverse, RawRule, suggestion
 from remap.packs.template import Capture, Index, Ref, Tables, Template, parse_template
 
 
 def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
     """Check one rule. Raises PackError without a place."""
-    kinds = [n for n in ("from", "regex", "keep", "drop") if getattr(raw, "from_" if n == "from" else n) is not None]
+    kinds = [
+        n
+        for n in ("from", "regex", "keep", "drop")
+        if getattr(raw, "from_" if n == "from" else n) is not None
+    ]
     if len(kinds) != 1:
         found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
         raise PackError(f"a rule has exactly one of from, regex, keep, drop; {found}")
@@ -67,7 +71,9 @@ def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables
         raise PackError("from without to", remedy="say keep: for a key that stays as it is")
     _lossy_with_reason(raw)
     if raw.inverse is not None and raw.inverse != "none":
-        raise PackError("inverse: is derived for templates", remedy="leave it out, or say inverse: none with because:")
+        raise PackError(
+            "inverse: is derived for templates", remedy="leave it out, or say inverse: none with because:"
+        )
     sources = tuple(_source(t, params, tables) for t in _listed(raw.from_))
     kinds = {name: c for s in sources for name, c in s.captures.items()}
     targets = tuple(_target(t, params, tables, kinds) for t in _listed(raw.to))
@@ -110,8 +116,10 @@ def _target(text: str, params: Mapping[str, Param], tables: Tables, kinds: Mappi
     if template.anonymous:
         raise PackError(f"{text!r}: to can't hold *", remedy="capture it in from: {x} or {rest:path}")
     for e in template.elements:
-        if isinstance(e, Capture) and e.typed and e.name in kinds and e.kind != kinds[e.name].kind:
-            raise PackError(f"{text!r}: {e.name!r} has its kind in from already", remedy=f"write {{{e.name}}}")
+        if isinstance(e, Capture) and e.name and e.typed and e.kind != kinds.get(e.name, e).kind:
+            raise PackError(
+                f"{text!r}: {e.name!r} has its kind in from already", remedy=f"write {{{e.name}}}"
+            )
         if isinstance(e, Capture) and not e.typed and e.name not in kinds:
             raise PackError(f"{text!r}: from captures no {e.name!r}{suggestion(str(e.name), list(kinds))}")
         if isinstance(e, Index):
@@ -119,7 +127,9 @@ def _target(text: str, params: Mapping[str, Param], tables: Tables, kinds: Mappi
                 if name not in kinds:
                     raise PackError(f"{text!r}: from captures no {name!r}{suggestion(name, list(kinds))}")
                 if kinds[name].kind != "int":
-                    raise PackError(f"{text!r}: {name!r} is no number", remedy=f"write {{{name}:int}} in from")
+                    raise PackError(
+                        f"{text!r}: {name!r} is no number", remedy=f"write {{{name}:int}} in from"
+                    )
     return template.with_kinds(kinds)
 
 
@@ -131,10 +141,14 @@ def _refs_exist(template: Template, params: Mapping[str, Param]) -> None:
             if e.field is None and fields:
                 raise PackError(f"{template.text!r}: say which name: {{{e.param}.{fields[0]}}}")
             if e.field is not None and e.field not in fields:
-                raise PackError(f"{template.text!r}: {e.param} carries no {e.field!r}{suggestion(e.field, fields)}")
+                raise PackError(
+                    f"{template.text!r}: {e.param} carries no {e.field!r}{suggestion(e.field, fields)}"
+                )
 
 
-def _captures_agree(sources: tuple[Template, ...], targets: tuple[Template, ...], ops: tuple[Op, ...]) -> None:
+def _captures_agree(
+    sources: tuple[Template, ...], targets: tuple[Template, ...], ops: tuple[Op, ...]
+) -> None:
     if any(s.anonymous for s in sources):
         raise PackError("from holds *, so its keys would become one", remedy="capture it: {x} or {rest:path}")
     if ops:
@@ -144,7 +158,7 @@ def _captures_agree(sources: tuple[Template, ...], targets: tuple[Template, ...]
     unused = sources[0].captures.keys() - targets[0].captures.keys()
     if unused:
         raise PackError(
-            f"{', '.join(sorted(unused))} is captured and not written: keys that differ only there would collide",
+            f"{', '.join(sorted(unused))} is captured and not written: keys that differ only there collide",
             remedy="write it in to:, or join the keys with do:",
         )
 
@@ -153,16 +167,17 @@ def read_ops(do: object) -> tuple[Op, ...]:
     """The ops of a rule: one or a list, each a name or ``{name: arguments}``."""
     if do is None:
         return ()
-    steps = do if isinstance(do, list) else [do]
+    steps: list[object] = do if isinstance(do, list) else [do]
     ops: list[Op] = []
     for step in steps:
         if isinstance(step, str):
             ops.append(read_op(step, {}))
             continue
+        assert isinstance(step, dict)
         if len(step) != 1:
             raise PackError(f"do: one op a step; this has {', '.join(step)}", remedy="write them as a list")
         ((name, arguments),) = step.items()
-        if arguments is not None and not isinstance(arguments, dict):
+        if not isinstance(arguments, (dict, type(None))):
             raise PackError(f"do: {name}: its arguments are a mapping")
         ops.append(read_op(name, arguments or {}))
     return tuple(ops)
@@ -182,7 +197,10 @@ def _pattern_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: 
     if raw.inverse == "none":
         _lossy_with_reason(raw)
     elif raw.inverse is None:
-        raise PackError("a regex has no inverse of its own", remedy="say inverse: {regex, to}, or inverse: none with because:")
+        raise PackError(
+            "a regex has no inverse of its own",
+            remedy="say inverse: {regex, to}, or inverse: none with because:",
+        )
     else:
         back = _back(raw, params, tables)
     return Rule(raw.id, line, "rename", (pattern,), (target,), back=back, **_common(raw))  # type: ignore[arg-type]
@@ -190,7 +208,7 @@ def _pattern_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: 
 
 def _back(raw: RawRule, params: Mapping[str, Param], tables: Tables) -> tuple[Source, Template]:
     inverse = raw.inverse
-    assert inverse is not None and inverse != "none"
+    assert isinstance(inverse, RawInverse)
     if (inverse.regex is None) == (inverse.from_ is None):
         raise PackError("inverse: has either regex or from")
     if inverse.regex is not None:

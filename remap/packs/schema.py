@@ -19,11 +19,7 @@ Parts = Union[str, list[str], dict[str, str]]
 Whole = Union[int, str]
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """No names but those listed."""
-
-
-class RawInverse(_Strict):
+class RawInverse(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The stated inverse of a ``regex:`` rule."""
 
     to: str
@@ -31,7 +27,7 @@ class RawInverse(_Strict):
     from_: str | None = msgspec.field(default=None, name="from")
 
 
-class RawRule(_Strict):
+class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One rule. Exactly one of from, regex, keep, drop."""
 
     id: str | None = None
@@ -49,7 +45,7 @@ class RawRule(_Strict):
     only: Literal["forward", "inverse", None] = None
 
 
-class RawStage(_Strict):
+class RawStage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Either rules, or another pack."""
 
     rules: list[RawRule] | None = None
@@ -57,7 +53,7 @@ class RawStage(_Strict):
     with_: dict[str, Whole] = msgspec.field(default_factory=dict, name="with")
 
 
-class RawParam(_Strict):
+class RawParam(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Where a parameter's value may come from."""
 
     about: str = ""
@@ -69,7 +65,7 @@ class RawParam(_Strict):
     min: int = 0
 
 
-class RawEvidence(_Strict):
+class RawEvidence(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Where a fact comes from."""
 
     project: str
@@ -79,7 +75,7 @@ class RawEvidence(_Strict):
     note: str = ""
 
 
-class RawExample(_Strict):
+class RawExample(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Keys in, keys out."""
 
     given: dict[str, str]
@@ -91,7 +87,7 @@ class RawExample(_Strict):
     inverse: bool = False
 
 
-class RawPack(_Strict):
+class RawPack(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A whole pack."""
 
     remap: int
@@ -180,7 +176,12 @@ def _wrong(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[str]
 def _readable(what: str, path: str) -> str:
     place = path.rstrip("`").lstrip(".")
     what = what[:1].lower() + what[1:]
-    for theirs, ours in (("object", "mapping"), ("array", "list"), ("str", "text"), ("bool", "true or false")):
+    for theirs, ours in (
+        ("object", "mapping"),
+        ("array", "list"),
+        ("str", "text"),
+        ("bool", "true or false"),
+    ):
         what = what.replace(f"`{theirs}", f"`{ours}").replace(f"| {theirs}", f"| {ours}")
     return f"{place}: {what}" if place else what
 

@@ -121,7 +121,11 @@ def _applied_already(claim: Claim, places: list[int], keys: KeySet) -> list[int]
     """
     source, target = claim.bound.rule.sources[0], claim.bound.targets[0]
     matcher = claim.bound.matchers[0]
-    if not isinstance(source, Template) or not isinstance(matcher, Matcher) or not _lengthens(matcher.template, target):
+    if (
+        not isinstance(source, Template)
+        or not isinstance(matcher, Matcher)
+        or not _lengthens(matcher.template, target)
+    ):
         return []
     makes = Matcher(target.flipped())
     if makes.trouble is not None:

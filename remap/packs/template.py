@@ -1,17 +1,18 @@
 """A template's text -> its elements; and elements with parameters put in.
 
-    {x}            one dot-separated segment, or a part of one between literals
-    {i:int}        digits, without leading zeros
-    {a:one|two}    an alternation; {a:gamma=weight|beta=bias} is a table, read left, written right
-    {a:@names}     the table ``names`` of the pack
-    {rest:path}    one or more whole segments
-    {i+2}          arithmetic on an int capture
-    {layers}       a parameter; {mlp.up} a name that its choice carries
-    * and **       the same as {x} and {rest:path}, nothing captured
+{x}            one dot-separated segment, or a part of one between literals
+{i:int}        digits, without leading zeros
+{a:one|two}    an alternation; {a:gamma=weight|beta=bias} is a table, read left, written right
+{a:@names}     the table ``names`` of the pack
+{rest:path}    one or more whole segments
+{i+2}          arithmetic on an int capture
+{layers}       a parameter; {mlp.up} a name that its choice carries
+* and **       the same as {x} and {rest:path}, nothing captured
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -94,9 +95,12 @@ class Template:
         return found
 
     @property
-    def params(self) -> frozenset[str]:
-        """The parameters it refers to."""
-        return frozenset(e.param for e in self.elements if isinstance(e, Ref))
+    def names(self) -> frozenset[str]:
+        """The parameters it refers to, and the names in its arithmetic."""
+        found = {e.param for e in self.elements if isinstance(e, Ref)}
+        return frozenset(
+            found.union(*(arithmetic.names(e.tree) for e in self.elements if isinstance(e, Index)))
+        )
 
     @property
     def anonymous(self) -> bool:
@@ -227,7 +231,7 @@ def check_table(pairs: list[tuple[str, str]], where: str) -> tuple[tuple[str, st
 
 
 def _check(text: str, elements: list[Element]) -> None:
-    for left, right in zip(elements, elements[1:], strict=False):
+    for left, right in itertools.pairwise(elements):
         if not isinstance(left, Text) and not isinstance(right, (Text, Ref)) and not isinstance(left, Ref):
             raise PackError(f"{text!r}: two captures touch", remedy="put something between them")
     paths = 0

@@ -67,7 +67,7 @@ def read_yaml(data: bytes, file: str) -> Node:
     try:
         return _Builder(file, yaml.parse(text, Loader=yaml.SafeLoader)).document()
     except yaml.MarkedYAMLError as e:
-        line = (e.problem_mark or e.context_mark).line + 1 if (e.problem_mark or e.context_mark) else 1
+        line = _line(e.problem_mark or e.context_mark)
         raise PackError(
             f"not valid YAML: {e.problem or e.context}",
             where=f"{file}:{line}",
@@ -101,18 +101,19 @@ class _Builder:
         return root
 
     def _error(self, event: yaml.Event, what: str, remedy: str | None = None) -> PackError:
-        return PackError(what, where=f"{self.file}:{event.start_mark.line + 1}", remedy=remedy)
+        return PackError(what, where=f"{self.file}:{_line(event.start_mark)}", remedy=remedy)
 
     def _node(self, event: yaml.Event, depth: int) -> Node:
         import yaml
 
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise self._error(event, "anchors and aliases are not part of the language", "write it out")
-        if getattr(event, "tag", None) is not None:
-            raise self._error(event, f"the tag {event.tag!r} is not part of the language", "leave it out")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise self._error(event, f"the tag {tag!r} is not part of the language", "leave it out")
         if depth > DEEPEST:
             raise self._error(event, f"nested deeper than {DEEPEST} levels")
-        line = event.start_mark.line + 1
+        line = _line(event.start_mark)
         if isinstance(event, yaml.ScalarEvent):
             return Node(_scalar(event.value, plain=event.style is None), line, {})
         if isinstance(event, yaml.SequenceStartEvent):
@@ -138,9 +139,15 @@ class _Builder:
             name = event.value
             if name in entries:
                 raise self._error(event, f"{name!r} stands here twice, first in line {lines[name]}")
-            lines[name] = event.start_mark.line + 1
+            lines[name] = _line(event.start_mark)
             entries[name] = self._node(next(self.events), depth + 1)
         return Node(entries, line, lines)
+
+
+def _line(mark: object) -> int:
+    """The line of one of the parser's marks, from 1."""
+    line = getattr(mark, "line", 0)
+    return int(line) + 1
 
 
 def _scalar(text: str, *, plain: bool) -> Scalar:

@@ -1,0 +1,1 @@
+"""What the author of a pack runs: examples, lint, inference, the printed page, the skeleton."""

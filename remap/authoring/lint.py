@@ -1,0 +1,94 @@
+"""A pack -> what can be said against it without any keys. ``remap rules lint``.
+
+Errors of the YAML, of templates and of captures are found when a pack is loaded; here is what a loadable
+pack still does wrong. Each check is a function that gives findings; ``CHECKS`` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from remap.authoring.examples import plan_example
+from remap.authoring.findings import PackFinding
+from remap.errors import RemapError
+from remap.packs.invert import no_inverse
+from remap.packs.pack import Pack, Rule, UseStage
+
+Check = Callable[[Pack], Iterator[PackFinding]]
+
+
+def lint(pack: Pack) -> list[PackFinding]:
+    """Every finding, in the order of the file."""
+    found = [f for check in CHECKS for f in check(pack)]
+    return sorted(found, key=lambda f: (f.line, f.code))
+
+
+def _at(pack: Pack, rule: Rule, code: str, message: str) -> PackFinding:
+    return PackFinding(code, "error", pack.file, rule.line, f"rule {rule.id}: {message}")
+
+
+def _evidence(pack: Pack) -> Iterator[PackFinding]:
+    """A pack says where its facts come from."""
+    if not pack.evidence:
+        yield PackFinding("no-evidence", "error", pack.file, 1, "no evidence: where do its facts come from?")
+
+
+def _examples(pack: Pack) -> Iterator[PackFinding]:
+    """A pack has examples, and each rule fires in one of them."""
+    if not pack.examples:
+        yield PackFinding("no-examples", "error", pack.file, 1, "the pack has no examples")
+        return
+    shown: set[str] = set()
+    for example in pack.examples:
+        try:
+            plan = plan_example(pack, example)
+        except RemapError:
+            continue
+        shown |= {d.rule for d in plan.drops}
+        for output in plan.outputs:
+            shown |= set(output.rule.split(" > "))
+    for rule in pack.own_rules:
+        if rule.id not in shown and rule.does != "keep":
+            yield _at(pack, rule, "rule-without-example", "no example shows it")
+
+
+def _inverse(pack: Pack) -> Iterator[PackFinding]:
+    """What has no inverse says so, with a reason."""
+    for rule in pack.own_rules:
+        if rule.does == "rename" and not rule.lossy:
+            reason = no_inverse(rule)
+            if reason is not None:
+                yield _at(
+                    pack, rule, "no-inverse", f"it has no inverse ({reason}); say inverse: none with because:"
+                )
+
+
+def _unused_params(pack: Pack) -> Iterator[PackFinding]:
+    """Each parameter is used."""
+    used: set[str] = set()
+    for rule in pack.own_rules:
+        used |= rule.params_used
+    for stage in pack.stages:
+        if isinstance(stage, UseStage):
+            used |= {v.strip("{}") for v in stage.given.values()}
+    for param in pack.params.values():
+        if param.name not in used:
+            message = f"parameter {param.name} is not used"
+            yield PackFinding("unused-parameter", "error", pack.file, param.line, message)
+
+
+def _same_target(pack: Pack) -> Iterator[PackFinding]:
+    """No two rules of a stage write the very same template."""
+    seen: dict[tuple[int, str], Rule] = {}
+    for number, stage in enumerate(pack.stages):
+        if isinstance(stage, UseStage):
+            continue
+        for rule in stage.rules:
+            for target in rule.targets:
+                other = seen.setdefault((number, target.text), rule)
+                if other is not rule and rule.only == other.only:
+                    message = f"it writes {target.text}, as rule {other.id} in line {other.line} does"
+                    yield _at(pack, rule, "same-target", message)
+
+
+CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _same_target)
