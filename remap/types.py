@@ -63,12 +63,46 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """``nbytes`` of a file from ``offset`` on."""
+
+    file: Path
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """A tensor that lies in pieces: its row-major bytes are those of the spans, one after another.
+
+    There is at least one span, and together they have the bytes of the tensor's spec.
+    """
+
+    spans: tuple[Span, ...]
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the first element."""
+        return self.spans[0].file
+
+    @property
+    def offset(self) -> int:
+        """Byte offset of the first element in ``file``."""
+        return self.spans[0].offset
+
+    @property
+    def crc32(self) -> None:
+        """No file has a checksum of a tensor that it holds a piece of."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One tensor of a catalog. ``location`` is None where only the key list is known."""
 
     key: str
     spec: TensorSpec
-    location: Location | None = None
+    location: Location | Scattered | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +147,7 @@ class Catalog:
 
 def find_ties(entries: Iterable[Entry]) -> dict[str, str]:
     """Key -> first key for entries that share one location and spec. Empty tensors are never tied."""
-    first: dict[tuple[Location, TensorSpec], str] = {}
+    first: dict[tuple[Location | Scattered, TensorSpec], str] = {}
     ties: dict[str, str] = {}
     for e in entries:
         if e.location is None or e.spec.numel == 0:

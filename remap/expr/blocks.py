@@ -11,11 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remap.dtypes import DType
 from remap.errors import Damaged, UsageError
+from remap.expr import ranges
 from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take
 from remap.expr.ranges import row_major
+from remap.types import Location, Span, TensorSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -178,42 +182,73 @@ def _read(take: Take, box: Box) -> Tensor:
     where, spec = take.entry.location, take.spec
     if where is None:
         raise UsageError("only the key list is known, there are no bytes to read", where=take.entry.key)
-    strides = where.strides if where.strides is not None else row_major(spec.shape)
+    strides = row_major(spec.shape)
+    if isinstance(where, Location):
+        strides = where.strides if where.strides is not None else strides
+        bytes_ = ranges.Stream([Span(where.file, where.offset, _reach(spec, strides))])
+    else:
+        bytes_ = ranges.Stream(list(where.spans))
     first = sum(a * s for (a, _), s in zip(box, strides, strict=True))
     sizes = tuple(b - a for a, b in box)
-    size = spec.dtype.itemsize
-    fd = os.open(where.file, os.O_RDONLY)
-    try:
-        return _strided(fd, take, where.offset + first * size, sizes, strides)
-    finally:
-        os.close(fd)
+    with _Files(take, bytes_) as files:
+        return _strided(files, spec.dtype, first * spec.dtype.itemsize, sizes, strides)
+
+
+def _reach(spec: TensorSpec, strides: tuple[int, ...]) -> int:
+    """Bytes from the first element to the end of the last."""
+    return (1 + sum((n - 1) * s for n, s in zip(spec.shape, strides, strict=True))) * spec.dtype.itemsize
 
 
 def _strided(
-    fd: int, take: Take, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]
+    files: _Files, dtype: DType, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor:
     """Elements at ``offset + sum(i * stride)``: one read where they lie near, else row by row."""
     import torch
 
-    dtype = getattr(torch, take.spec.dtype.name)
+    element = getattr(torch, dtype.name)
     if not prod(sizes):
-        return torch.empty(sizes, dtype=dtype)
-    size = take.spec.dtype.itemsize
+        return torch.empty(sizes, dtype=element)
+    size = dtype.itemsize
     cover = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     if not sizes or cover * size <= max(NEAR, 2 * prod(sizes) * size):
         data = bytearray(cover * size)
-        _read_fully(fd, memoryview(data), offset, take)
-        return torch.frombuffer(data, dtype=dtype).as_strided(sizes, strides)
-    out = torch.empty(sizes, dtype=dtype)
+        files.read(memoryview(data), offset)
+        return torch.frombuffer(data, dtype=element).as_strided(sizes, strides)
+    out = torch.empty(sizes, dtype=element)
     for i in range(sizes[0]):
-        out[i] = _strided(fd, take, offset + i * strides[0] * size, sizes[1:], strides[1:])
+        out[i] = _strided(files, dtype, offset + i * strides[0] * size, sizes[1:], strides[1:])
     return out
 
 
-def _read_fully(fd: int, into: memoryview, offset: int, take: Take) -> None:
-    while into:
-        n = os.preadv(fd, [into], offset)
-        if not n:
-            where = take.entry.location
-            raise Damaged("the file ends inside the tensor", where=f"{where and where.file}: {take.entry.key}")
-        into, offset = into[n:], offset + n
+class _Files:
+    """The bytes of one source tensor, in one file or in pieces over several; one file is open at a time."""
+
+    def __init__(self, take: Take, stream: ranges.Stream) -> None:
+        self._key = take.entry.key
+        self._stream = stream
+        self._file: Path | None = None
+        self._fd = -1
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            os.close(self._fd)
+
+    def read(self, into: memoryview, offset: int) -> None:
+        """Fill ``into`` from byte ``offset`` of the tensor on. Raises Damaged where a file ends too early."""
+        for run in self._stream.cut(offset, len(into)):
+            assert isinstance(run, Span)
+            piece, into = into[: run.nbytes], into[run.nbytes :]
+            self._read(run.file, piece, run.offset)
+
+    def _read(self, file: Path, into: memoryview, offset: int) -> None:
+        if file != self._file:
+            self.__exit__()
+            self._fd, self._file = os.open(file, os.O_RDONLY), file
+        while into:
+            n = os.preadv(self._fd, [into], offset)
+            if not n:
+                raise Damaged("the file ends inside the tensor", where=f"{file}: {self._key}")
+            into, offset = into[n:], offset + n

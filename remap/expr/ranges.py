@@ -8,27 +8,18 @@ transpose of a matrix moves single elements): ``remap.expr.blocks`` computes tho
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
 from math import prod
-from pathlib import Path
 from typing import Union
 
 from remap.errors import UsageError
 from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take
+from remap.types import Scattered, Span
 
 SMALLEST_RUN = 1024
 """Bytes. Pieces below this cost more in system calls than computing the tensor does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """``nbytes`` of a file from ``offset`` on."""
-
-    file: Path
-    offset: int
-    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +64,10 @@ def _take(take: Take) -> list[Run] | None:
             where=take.entry.key,
             remedy="give the checkpoint itself instead of its key list",
         )
+    if isinstance(where, Scattered):
+        whole = _Joined()
+        whole.extend(where.spans)
+        return whole.runs
     if where.strides is None:
         return [Span(where.file, where.offset, spec.nbytes)]
     pieces = Pieces(spec.shape, where.strides)
@@ -95,7 +90,7 @@ def _slice(node: Slice) -> list[Run] | None:
     source = lower(node.of)
     if source is None:
         return None
-    stream, out = _Stream(source), _Joined()
+    stream, out = Stream(source), _Joined()
     for i in range(outer):
         out.extend(stream.cut((i * shape[node.dim] + node.start) * inner, length))
     return out.runs
@@ -107,7 +102,7 @@ def _concat(node: Concat) -> list[Run] | None:
     if outer > 1 and sum(lengths) < SMALLEST_RUN * len(lengths):
         return None
     lowered = [lower(p) for p in node.parts]
-    streams = [_Stream(runs) for runs in lowered if runs is not None]
+    streams = [Stream(runs) for runs in lowered if runs is not None]
     if len(streams) < len(lowered):
         return None
     out = _Joined()
@@ -126,7 +121,7 @@ def _permute(node: Permute) -> list[Run] | None:
     source = lower(node.of)
     if source is None:
         return None
-    stream, out = _Stream(source), _Joined()
+    stream, out = Stream(source), _Joined()
     for start in pieces.starts():
         out.extend(stream.cut(start * size, pieces.length * size))
     return out.runs
@@ -144,7 +139,7 @@ def _pad(node: Pad) -> list[Run] | None:
     source = lower(node.of)
     if source is None:
         return None
-    stream, out = _Stream(source), _Joined()
+    stream, out = Stream(source), _Joined()
     for i in range(outer):
         out.add(Fill(node.before * inner))
         out.extend(stream.cut(i * length, length))
@@ -199,15 +194,15 @@ class _Joined:
         else:
             self.runs.append(run)
 
-    def extend(self, runs: Iterator[Run]) -> None:
+    def extend(self, runs: Iterable[Run]) -> None:
         for run in runs:
             self.add(run)
 
 
-class _Stream:
+class Stream:
     """Runs as one stretch of bytes that can be cut anywhere."""
 
-    def __init__(self, runs: list[Run]) -> None:
+    def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
         self._starts = list(accumulate((r.nbytes for r in runs), initial=0))
 

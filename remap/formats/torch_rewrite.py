@@ -21,7 +21,7 @@ from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
 from remap.pickles.graph import key_of, mapping_pairs
 from remap.pickles.nodes import Text
 from remap.pickles.rewrite import rename_stream
-from remap.types import Entry
+from remap.types import Entry, Location
 
 
 def rewrite(file: TorchFile, name: str, renames: Mapping[str, str], drop: Set[str] = frozenset()) -> OutFile:
@@ -88,7 +88,7 @@ def _whole_records(file: TorchFile) -> dict[int, Entry]:
     whole: dict[int, Entry] = {}
     for entry in file.entries.values():
         place = entry.location
-        if place is not None and place.strides is None and place.crc32 is not None and entry.spec.nbytes:
+        if isinstance(place, Location) and place.strides is None and place.crc32 is not None and entry.spec.nbytes:
             whole.setdefault(place.offset, entry)
     return whole
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from remap.errors import UsageError
 from remap.expr import blocks, ranges
 from remap.formats.base import CopiedBytes, OutFile, Part, TensorBytes
+from remap.types import Span
 
 TASK_BYTES = 64 << 20
 """Small parts are gathered into tasks of about this size; a larger part is a task of its own."""
@@ -50,7 +51,7 @@ def _runs(part: Part) -> list[ranges.Run] | None:
     if isinstance(part, TensorBytes):
         return ranges.lower(part.expr)
     if isinstance(part, CopiedBytes):
-        return [ranges.Span(part.file, part.offset, part.nbytes)]
+        return [Span(part.file, part.offset, part.nbytes)]
     return []
 
 

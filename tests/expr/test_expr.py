@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remap.dtypes import dtype
-from remap.errors import UsageError
+from remap.errors import Damaged, UsageError
 from remap.expr import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take, blocks, ranges
-from remap.types import Entry, Location, TensorSpec
+from remap.types import Entry, Location, Scattered, Span, TensorSpec
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +175,53 @@ def test_a_key_list_has_no_bytes():
     expr = Take(Entry("k", TensorSpec(dtype("f16"), (2,))))
     with pytest.raises(UsageError, match="no bytes to read"):
         ranges.lower(expr)
+
+
+@pytest.fixture
+def pieces(file, tmp_path):
+    """A (8, 8) int32 tensor in three pieces: from ``file``, from another file, from ``file`` again."""
+    numbers = torch.arange(4096, dtype=torch.int32)
+    (tmp_path / "other.bin").write_bytes(b"xx" + numbers[1000:1030].numpy().tobytes())
+    spans = (
+        Span(file, 8 + 4 * 7, 4 * 21),
+        Span(tmp_path / "other.bin", 2, 4 * 30),
+        Span(file, 8 + 4 * 100, 4 * 13),
+    )
+    entry = Entry("t", TensorSpec(dtype("int32"), (8, 8)), Scattered(spans))
+    return Take(entry), torch.cat([numbers[7:28], numbers[1000:1030], numbers[100:113]]).reshape(8, 8)
+
+
+def test_a_tensor_in_pieces_lowers_to_them(pieces):
+    expr, value = pieces
+    runs = ranges.lower(expr)
+    assert runs == list(expr.entry.location.spans)
+    assert copied(runs) == raw(value)
+
+
+def test_a_cut_of_a_tensor_in_pieces_reads_no_more_than_it(pieces):
+    expr, value = pieces
+    runs = ranges.lower(Slice(expr, 0, 3, 7))
+    assert [r.nbytes for r in runs] == [4 * 27, 4 * 5]
+    assert copied(runs) == raw(value[3:7])
+
+
+@pytest.mark.parametrize("near", [1, 64, 1 << 20])
+def test_a_tensor_in_pieces_computes_as_any_other(pieces, monkeypatch, near):
+    monkeypatch.setattr(blocks, "NEAR", near)
+    expr, value = pieces
+    assert torch.equal(blocks.evaluate(expr), value)
+    assert torch.equal(blocks.evaluate(Permute(expr, (1, 0))), value.T)
+    assert torch.equal(blocks.evaluate(Slice(Slice(expr, 1, 2, 5), 0, 3, 8)), value[3:8, 2:5])
+
+
+def test_pieces_that_lie_together_are_one_run(file):
+    spans = (Span(file, 8, 16), Span(file, 24, 16))
+    entry = Entry("t", TensorSpec(dtype("int32"), (8,)), Scattered(spans))
+    assert ranges.lower(Take(entry)) == [Span(file, 8, 32)]
+
+
+def test_a_file_that_ends_inside_a_piece_is_named(file):
+    spans = (Span(file, 8, 16), Span(file, 8 + 4 * 4094, 16))
+    entry = Entry("weight", TensorSpec(dtype("int32"), (8,)), Scattered(spans))
+    with pytest.raises(Damaged, match=r"numbers\.bin: weight: the file ends inside"):
+        blocks.evaluate(Take(entry))
