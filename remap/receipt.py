@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-import remap
+from remap import __version__
 from remap.errors import Damaged, UsageError
 from remap.plan import Plan
 from remap.types import Catalog
@@ -82,7 +82,7 @@ def make(plan: Plan, fmt: str, digests: Mapping[str, str], files: Mapping[str, i
     catalog = plan.catalog
     return Receipt(
         receipt=VERSION,
-        remap=remap.__version__,
+        remap=__version__,
         format=fmt,
         source=Source(catalog.root.name, catalog.format, {f.name: f.stat().st_size for f in catalog.files}),
         steps=[Step(s.pack, s.version, s.digest, s.inverse, dict(s.params)) for s in plan.steps],

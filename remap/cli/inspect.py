@@ -86,16 +86,17 @@ def _summary(catalog: Catalog) -> None:
 def _table(catalog: Catalog) -> None:
     from remap.reports.collapse import collapse
 
-    lines = collapse((k, f"{e.spec.dtype.name} {list(e.spec.shape)}") for k, e in catalog.entries.items())
+    lines = collapse((k, str(e.spec)) for k, e in catalog.entries.items())
     terminal.table(
         [(f"{line.count}", *line.cells) for line in lines], ("tensors", "key", "spec"), frozenset({0})
     )
 
 
 def _tree(catalog: Catalog) -> Tree:
+    from rich.text import Text
     from rich.tree import Tree
 
-    root = Tree(catalog.root.name)
+    root = Tree(Text(catalog.root.name))
     nodes: dict[str, Tree] = {"": root}
     for key, entry in catalog.entries.items():
         *parents, leaf = key.split(".")
@@ -104,7 +105,7 @@ def _tree(catalog: Catalog) -> Tree:
         for part in parents:
             path = f"{path}.{part}"
             if path not in nodes:
-                nodes[path] = node.add(part)
+                nodes[path] = node.add(Text(part))
             node = nodes[path]
-        node.add(f"{leaf}  {entry.spec.dtype.name} {list(entry.spec.shape)}")
+        node.add(Text(f"{leaf}  {entry.spec}"))
     return root

@@ -35,7 +35,7 @@ def print_json(document: object) -> None:
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset[int] = frozenset()) -> None:
-    """Aligned columns on stdout, without frames."""
+    """Aligned columns on stdout, without frames; ``right`` are the columns that end on one line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -44,7 +44,14 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset
         grid.add_column(name, justify="right" if i in right else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
-    out().print(grid)
+    console = out()
+    if console.is_terminal:
+        console.print(grid)
+        return
+    with console.capture() as caught:
+        console.print(grid)
+    for line in caught.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def size(nbytes: int) -> str:

@@ -7,6 +7,7 @@ the candidates are named and ``--at`` decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ from remap.types import Entry, Location, TensorSpec
 
 WRAPPERS = ("module", "model", "state_dict", "model_state_dict")
 """Names under which training loops keep the model: DeepSpeed, Megatron, Lightning and fairseq, tutorials."""
+
+ODD = re.compile("[\\0\\ud800-\\udfff]")
+"""NUL and lone surrogates, which no other format can have in a key."""
 
 NOT_MODEL = ("optimizer", "lr_scheduler", "scheduler", "scaler", "rng", "random")
 """Beginnings of names whose tensors are not the model's."""
@@ -112,14 +116,14 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
     place = _locate(contents, required=state_dict) if at is None else _resolve(root, at, contents.path)
     if place is None:
         entries: dict[str, Entry] = {}
-        extras = list(_beside(root, ()))
+        extras = list(_beside(root, (), contents.survey))
     else:
         node = _follow(root, place)
         contents = Contents(**{**vars(contents), "node": node})
         entries = _entries(contents)
         if not entries and state_dict:
             raise NotACheckpoint(f"no tensors at {_dotted(place)!r}", where=contents.path)
-        extras = list(_beside(root, place))
+        extras = list(_beside(root, place, contents.survey))
     warnings = _warnings(contents, entries)
     dotted = None if place is None else _dotted(place)
     return TorchFile(
@@ -130,7 +134,7 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
 def _warnings(contents: Contents, entries: Mapping[str, Entry]) -> Iterator[str]:
     if not contents.little:
         yield f"{contents.path.name} is big-endian: it can be renamed, its values can't be read"
-    odd = [k for k in entries if "\0" in k or any("\ud800" <= c <= "\udfff" for c in k)]
+    odd = [k for k in entries if ODD.search(k)]
     if odd:
         yield f"{len(odd)} keys hold NUL or lone surrogates, which other formats can't ({odd[0]!a})"
 
@@ -296,7 +300,7 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-def _beside(root: Value, place: Path_) -> Iterator[str]:
+def _beside(root: Value, place: Path_, survey: Survey) -> Iterator[str]:
     """Names of what lies beside the state dict, and beside the tensors in it."""
     node = root
     for depth, step in enumerate(place):
@@ -308,12 +312,8 @@ def _beside(root: Value, place: Path_) -> Iterator[str]:
     if not place and mapping_pairs(root) is None:
         return
     for key, value in mapping_pairs(node) or ():
-        if type(key) is not Text or not _is_tensor(value):
+        if type(key) is not Text or id(value) not in survey.tensors:
             yield _dotted((*place, str(plain(key))))
-
-
-def _is_tensor(value: Value) -> bool:
-    return isinstance(plain(value), Opaque) and type(value) is Call and plain(value) == Opaque("tensor")
 
 
 def check_storages(survey: Survey, storages: Mapping[str, Stored], path: Path) -> None:

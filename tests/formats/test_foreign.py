@@ -27,7 +27,7 @@ def tar() -> bytes:
         ("model.gguf", b"GGUF\x03\0\0\0", "GGUF"),
         ("weights.h5", b"\x89HDF\r\n\x1a\n", "HDF5"),
         ("model.safetensors", bytes(4096), "begins with zeros"),
-        ("model.bin.gz", gzip.compress(b"x"), "gzip"),
+        ("model.bin.gz", gzip.compress(b"x", mtime=0), "gzip"),
         ("model.tar", tar(), "tar archive"),
         ("notes.txt", b"hello, world", "no checkpoint that remap knows"),
     ],

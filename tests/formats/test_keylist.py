@@ -34,8 +34,7 @@ def test_layer_files_give_their_number_to_the_key(tmp_path):
 
 
 def test_an_index_without_its_shards_gives_names_and_a_warning(tmp_path):
-    path = tmp_path / "model.safetensors.index.json"
-    catalog = opened(path, {"weight_map": {"a": "model-00001-of-00002.safetensors"}})
+    catalog = opened(tmp_path / "index.json", {"weight_map": {"a": "model-00001-of-00002.safetensors"}})
     assert set(catalog.entries) == {"a"}
     assert "names only" in catalog.warnings[0]
 
