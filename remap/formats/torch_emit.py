@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from remap.errors import UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile, TensorBytes
+from remap.formats.torch_state import ODD
 from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
 from remap.pickles.build import node_of, ordered_dict
 from remap.pickles.emit import NewTensor, Writer
@@ -112,6 +113,6 @@ def _ties(tensors: Mapping[str, Expr]) -> dict[str, str]:
 
 def check_names(keys: Iterable[str]) -> None:
     """Raise UsageError for keys with NUL or lone surrogates, which loaders and formats disagree on."""
-    odd = [ascii(k) for k in keys if "\0" in k or any("\ud800" <= c <= "\udfff" for c in k)]
+    odd = [ascii(k) for k in keys if ODD.search(k)]
     if odd:
         raise UsageError("keys hold NUL or lone surrogates", problems=odd, remedy="rename them")

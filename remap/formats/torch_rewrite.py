@@ -88,7 +88,12 @@ def _whole_records(file: TorchFile) -> dict[int, Entry]:
     whole: dict[int, Entry] = {}
     for entry in file.entries.values():
         place = entry.location
-        if isinstance(place, Location) and place.strides is None and place.crc32 is not None and entry.spec.nbytes:
+        if (
+            isinstance(place, Location)
+            and place.strides is None
+            and place.crc32 is not None
+            and entry.spec.nbytes
+        ):
             whole.setdefault(place.offset, entry)
     return whole
 

@@ -12,15 +12,16 @@ from remap.errors import Damaged, Hostile, NotACheckpoint
 from remap.formats.torch_emit import emit
 from remap.formats.torch_rewrite import rewrite
 from remap.formats.torch_state import Contents, Stored, TorchFile, check_storages, make_file
-from remap.formats.zip_container import Archive, check_regular, read_archive
+from remap.formats.zip_container import TORCHSCRIPT, TORCHSCRIPT_REMEDY, Archive, check_regular, read_archive
 from remap.pickles.screen import screen
 from remap.pickles.survey import survey
 from remap.pickles.walk import no_gc, walk
 
 __all__ = ["TorchFile", "emit", "is_torch", "read", "rewrite"]
 
-LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-"""The first pickle of a file before torch 1.6: the number 0x1950a86a20f9469cfc6c."""
+_LEGACY_MAGIC = (b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", b"L119547037146038801333356L\n.")
+"""End of the first pickle of a file before torch 1.6: the number 0x1950a86a20f9469cfc6c, in
+protocol 2 and later, and in protocols 0 and 1."""
 
 
 def is_torch(path: Path) -> bool:
@@ -29,12 +30,16 @@ def is_torch(path: Path) -> bool:
         return False
     with path.open("rb") as f:
         head = f.read(1024)
-        if head.startswith(LEGACY_MAGIC):
+        if _is_legacy(head):
             return True
         if not head.startswith(b"PK\x03\x04"):
             return False
         f.seek(max(0, path.stat().st_size - (1 << 16)))
         return b"/data.pkl" in head or b"/data.pkl" in f.read() or b"/version" in head
+
+
+def _is_legacy(head: bytes) -> bool:
+    return head[:1] in (b"\x80", b"L") and any(m in head[:40] for m in _LEGACY_MAGIC)
 
 
 def read(
@@ -55,7 +60,7 @@ def read(
         with no_gc():
             contents, opaque = _read_zip(path, keep_suspicious)
             return make_file(contents, opaque, at, state_dict)
-    if head.startswith(LEGACY_MAGIC):
+    if _is_legacy(head):
         from remap.formats.torch_legacy import read_legacy
 
         with no_gc():
@@ -102,11 +107,7 @@ def _check_records(archive: Archive) -> bool:
     """The records that make a zip a torch file are there; returns whether it is little-endian."""
     records, path = archive.records, archive.path
     if "constants.pkl" in records or any(n.startswith("code/") for n in records):
-        raise NotACheckpoint(
-            "a TorchScript archive: its tensors are attributes of code",
-            where=path,
-            remedy="torch.save(torch.jit.load(path).state_dict(), other_path)",
-        )
+        raise NotACheckpoint(TORCHSCRIPT, where=path, remedy=TORCHSCRIPT_REMEDY)
     if "data.pkl" not in records:
         raise NotACheckpoint("a zip without a data.pkl, so not a torch file", where=path)
     if "version" not in records and ".data/version" not in records:

@@ -37,6 +37,8 @@ LOCATOR = struct.Struct("<4sLQL")
 _SAFE_FLAGS = 0x0808
 """Data descriptor follows; name is UTF-8. Nothing else: not encrypted, not patched."""
 
+TORCHSCRIPT = "a TorchScript archive: its tensors are attributes of code"
+TORCHSCRIPT_REMEDY = "torch.save(torch.jit.load(path).state_dict(), other_path)"
 FETCH = "fetch the file again; its download or copy did not finish"
 MISTRUST = "do not load this file; save it again with torch.save"
 
@@ -133,7 +135,7 @@ class _Reader:
         data, size = self.data, len(self.data)
         at = size - END.size
         if at < 0 or data[at : at + 4] != b"PK\x05\x06":
-            if data.rfind(b"PK\x05\x06", max(0, size - END.size - U16)) >= 0:
+            if data.rfind(b"PK\x05\x06", max(0, size - END.size - U16), max(0, at) + 4) >= 0:
                 raise self.hostile("bytes follow the end of the zip, or the zip has a comment")
             raise Damaged("the zip has no end record", where=self.path, remedy=FETCH)
         _, disk, first_disk, here, count, nbytes, start, comment = END.unpack_from(data, at)
@@ -182,6 +184,8 @@ class _Reader:
         if U32 in (packed, nbytes, header):
             nbytes, packed, header = self._zip64(raw, extra, nbytes, packed, header)
         folder, name = self._name(raw)
+        if method and name.startswith("code/"):
+            raise NotACheckpoint(TORCHSCRIPT, where=self.path, remedy=TORCHSCRIPT_REMEDY)
         if method:
             raise self.hostile(f"record {name!r} is compressed; torch maps its bytes as they are")
         if flags & ~_SAFE_FLAGS or packed != nbytes or comment or disk:

@@ -125,7 +125,7 @@ def _local_header(full: bytes, pos: int, nbytes: int, alignment: int) -> bytes:
     """Local header of a record that begins at ``pos``, padded so that its bytes are aligned."""
     wide = b""
     if nbytes >= U32 or pos >= U32:
-        values = struct.pack("<2Q", nbytes, nbytes) if nbytes >= U32 else b""
+        values = struct.pack("<2Q", nbytes, 0) if nbytes >= U32 else b""  # miniz: packed size not yet known
         values += struct.pack("<Q", pos) if pos >= U32 else b""
         wide = struct.pack("<2H", 1, len(values)) + values
     padding = -(pos + LOCAL.size + len(full) + len(wide) + 4) % alignment

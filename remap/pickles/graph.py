@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from remap.pickles.nodes import ByteString, Call, Dict, Global, List, Pairs, Persistent, Set, Text, Value
 from remap.pickles.tensors import is_tensor_call
 
-_MAPPINGS = (
-    ("collections", "OrderedDict"),
-    ("collections", "defaultdict"),
-    ("builtins", "dict"),
-    ("__builtin__", "dict"),
+_MAPPINGS = frozenset(
+    {
+        ("collections", "OrderedDict"),
+        ("collections", "defaultdict"),
+        ("builtins", "dict"),
+        ("__builtin__", "dict"),
+    }
 )
 
 
@@ -27,7 +29,9 @@ def mapping_pairs(node: Value) -> Pairs | None:
     """The pairs of a dict, OrderedDict or defaultdict in order; None for anything else."""
     if type(node) is Dict:
         return node.pairs
-    if type(node) is not Call or not any(node.is_a(*m) for m in _MAPPINGS):
+    if type(node) is not Call or type(node.function) is not Global:
+        return None
+    if (node.function.module, node.function.name) not in _MAPPINGS:
         return None
     pairs: Pairs = []
     if (

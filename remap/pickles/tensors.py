@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remap.dtypes import BY_NAME, BY_STORAGE, DType
-from remap.errors import Damaged, Hostile
+from remap.errors import Damaged, Hostile, NotACheckpoint
 from remap.pickles.nodes import Call, Global, Persistent, Text, Value
 
 REMEDY = "do not load this file; save it again with torch.save, or ask its author for another copy"
@@ -209,6 +209,12 @@ def _check_bounds(
 def read_storage(ref: Persistent, where: str) -> StorageRef:
     """The storage that a persistent id names. Raises Hostile for any other persistent id."""
     pid = ref.id
+    if isinstance(pid, tuple) and pid and _text(pid[0]) == "module":
+        raise NotACheckpoint(
+            "a whole pickled module, with its source code as torch before 1.6 saved it",
+            where=where,
+            remedy="load it where its class is defined, and torch.save(module.state_dict(), path)",
+        )
     if not isinstance(pid, tuple) or len(pid) not in (5, 6) or _text(pid[0]) != "storage":
         raise Hostile("a persistent id that is not a storage", where=where, remedy=REMEDY)
     _, cls, key, location, numel = pid[:5]
