@@ -8,6 +8,7 @@ still names are copied, those that only dropped tensors used go away.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from remap.errors import UsageError
 from remap.expr import Expr, Take
@@ -37,16 +38,17 @@ def rebuild(file: TorchFile, name: str, tensors: Mapping[str, Expr]) -> OutFile:
     check_names(tensors)
     nodes, records = new_tensors(tensors, taken=contents.storages)
     moved = {e.entry.key: key for key, e in tensors.items() if isinstance(e, Take)}
-    replace: dict[int, Value] = {site: Text(text) for site, text in names_elsewhere(contents, moved).items()}
-    replace[id(contents.node)] = _state_dict(file, nodes)
-    writer = Writer(replace, contents.walked.protocol)
+    changed: dict[int, Value] = {site: Text(text) for site, text in names_elsewhere(contents, moved).items()}
+    changed[id(contents.node)] = _state_dict(file, nodes)
+    writer = Writer(changed, contents.walked.protocol)
     stream = writer.write(contents.walked.root)
     records += [
         NewRecord.copied(f"data/{key}", CopiedBytes(contents.path, s.offset, s.nbytes, s.crc32))
         for key, s in ((k, contents.storages[k]) for k in writer.storages if k in contents.storages)
     ]
     prefix = PREFIX if contents.archive is None else contents.archive.prefix
-    return lay_out_zip(name, prefix, [*skeleton(stream), *records, *_others(contents), VERSION])
+    out = lay_out_zip(name, prefix, [*skeleton(stream), *records, *_others(contents), VERSION])
+    return replace(out, carries=True)
 
 
 def _state_dict(file: TorchFile, nodes: Mapping[str, NewTensor]) -> Value:

@@ -8,6 +8,7 @@ packed comes out in torch's own layout.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from remap.errors import UsageError
 from remap.expr import Take
@@ -62,7 +63,7 @@ def rewrite(file: TorchFile, name: str, renames: Mapping[str, str], drop: Set[st
         )
         for record in archive.records.values()
     ]
-    return lay_out_zip(name, archive.prefix, records, _alignment(archive))
+    return replace(lay_out_zip(name, archive.prefix, records, _alignment(archive)), carries=True)
 
 
 def _check_collisions(file: TorchFile, full: Mapping[str, str]) -> None:
