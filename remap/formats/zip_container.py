@@ -86,7 +86,7 @@ def check_regular(path: Path) -> None:
 
 
 def read_archive(path: Path) -> Archive:
-    """Read the headers of the zip at ``path``.
+    """Read the headers of the zip at ``path``; offsets in it are those of the file.
 
     Raises NotACheckpoint where it is no zip, Damaged where it is cut short, Hostile where readers
     would differ on it.
@@ -99,10 +99,51 @@ def read_archive(path: Path) -> Archive:
             return _Reader(path, data).read()
 
 
+def read_window(path: Path, data: mmap.mmap, start: int, nbytes: int) -> Archive:
+    """Read the headers of the zip that ``nbytes`` from byte ``start`` of ``path`` are.
+
+    data  the whole file, mapped
+
+    Offsets in the archive are those of the file. Raises as ``read_archive`` does.
+    """
+    if not 0 <= start <= start + nbytes <= len(data):
+        raise Damaged(
+            f"the file has {len(data)} bytes, {nbytes} from byte {start} on are wanted",
+            where=path,
+            remedy=FETCH,
+        )
+    archive = _Reader(path, Window(data, start, nbytes)).read()
+    moved = {
+        n: r._replace(header=r.header + start, offset=r.offset + start) for n, r in archive.records.items()
+    }
+    return Archive(path, archive.prefix, moved)
+
+
+class Window:
+    """A stretch of a mapped file, counted from 0; slices of it are bytes."""
+
+    def __init__(self, data: mmap.mmap, start: int, nbytes: int):
+        self._data = data
+        self._start = start
+        self._nbytes = nbytes
+
+    def __len__(self) -> int:
+        return self._nbytes
+
+    def __getitem__(self, part: slice) -> bytes:
+        first, stop, _ = part.indices(self._nbytes)
+        return self._data[self._start + first : self._start + max(first, stop)]
+
+    def rfind(self, what: bytes, first: int, stop: int) -> int:
+        """As ``bytes.rfind``."""
+        found = self._data.rfind(what, self._start + first, self._start + stop)
+        return found - self._start if found >= 0 else -1
+
+
 class _Reader:
     """One pass over end records, central directory and local headers."""
 
-    def __init__(self, path: Path, data: mmap.mmap):
+    def __init__(self, path: Path, data: mmap.mmap | Window):
         self.path = path
         self.data = data
 
@@ -138,7 +179,7 @@ class _Reader:
             if data.rfind(b"PK\x05\x06", max(0, size - END.size - U16), max(0, at) + 4) >= 0:
                 raise self.hostile("bytes follow the end of the zip, or the zip has a comment")
             raise Damaged("the zip has no end record", where=self.path, remedy=FETCH)
-        _, disk, first_disk, here, count, nbytes, start, comment = END.unpack_from(data, at)
+        _, disk, first_disk, here, count, nbytes, start, comment = END.unpack(data[at:])
         end = at
         if at >= LOCATOR.size and data[at - LOCATOR.size : at - LOCATOR.size + 4] == b"PK\x06\x07":
             end, wide = self._directory64(at - LOCATOR.size)
@@ -160,10 +201,12 @@ class _Reader:
 
     def _directory64(self, locator: int) -> tuple[int, tuple[int, int, int, int]]:
         """(where the directory ends, its numbers), from the zip64 end record."""
-        _, disk, at, disks = LOCATOR.unpack_from(self.data, locator)
+        _, disk, at, disks = LOCATOR.unpack(self.data[locator : locator + LOCATOR.size])
         if at + END64.size != locator or self.data[at : at + 4] != b"PK\x06\x06":
             raise self.hostile("the zip64 end record does not lie before its locator")
-        _, size, _, _, here_disk, first_disk, here, count, nbytes, start = END64.unpack_from(self.data, at)
+        _, size, _, _, here_disk, first_disk, here, count, nbytes, start = END64.unpack(
+            self.data[at : at + END64.size]
+        )
         if size != END64.size - 12 or disk or here_disk or first_disk or disks != 1:
             raise self.hostile("the zip64 end record has odd fields")
         return at, (here, count, nbytes, start)
@@ -176,7 +219,7 @@ class _Reader:
         (
             _, made_by, _, flags, method, _, _, crc, packed, nbytes,
             name_size, extra_size, comment, disk, _, attributes, header,
-        ) = CENTRAL.unpack_from(data, pos)  # fmt: skip
+        ) = CENTRAL.unpack(data[pos : pos + CENTRAL.size])  # fmt: skip
         pos += CENTRAL.size
         raw = data[pos : pos + name_size]
         extra = data[pos + name_size : pos + name_size + extra_size]
@@ -236,7 +279,7 @@ class _Reader:
             raise self.hostile(f"record {name!r} lies past the end of the data")
         (
             magic, _, local_flags, method, _, _, local_crc, packed, local_size, name_size, extra_size,
-        ) = LOCAL.unpack_from(data, header)  # fmt: skip
+        ) = LOCAL.unpack(data[header : header + LOCAL.size])  # fmt: skip
         at = header + LOCAL.size
         offset: int = at + name_size + extra_size
         differ = magic != b"PK\x03\x04" or data[at : at + name_size] != raw or method or local_flags != flags

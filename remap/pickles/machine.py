@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 
 from remap.errors import Damaged, Hostile
-from remap.pickles.nodes import Global, Text, Value, is_hashable
+from remap.pickles.nodes import Global, Text, Value, is_hashable, nested_class
 
 Stream = bytes | mmap.mmap
 """A pickle, or a file that it lies in."""
@@ -119,6 +119,14 @@ class Machine:
                 raise self.hostile(f"a global is called {part!r}")
         self.globals[module, name] = None
         return Global(module, name)
+
+    def note_call(self, function: Global, args: Value) -> None:
+        """``function`` is called: noted, or for ``getattr`` of a class the nested class that it names."""
+        nested = nested_class(function, args) if function.name == "getattr" else None
+        if nested is None:
+            self.called.add((function.module, function.name))
+        else:
+            self.globals[nested] = None
 
     def check_keys(self, items: list[Value]) -> None:
         """``items`` are key, value, key, value, ... with keys that a dict can have."""

@@ -122,7 +122,29 @@ class Call:
     @property
     def name(self) -> str:
         """Dotted name of what is called, for messages."""
-        return self.function.path if isinstance(self.function, Global) else "the result of a call"
+        if isinstance(self.function, Global):
+            return self.function.path
+        f = self.function
+        nested = nested_class(f.function, f.args) if type(f) is Call else None
+        return ".".join(nested) if nested else "the result of a call"
+
+
+def nested_class(function: Value, args: Value) -> tuple[str, str] | None:
+    """(module, "Outer.Inner") where a call is ``getattr(Outer, "Inner")``, else None.
+
+    It is how pickles below protocol 4 name a nested class: CPython ``pickle.py`` (``save_global``).
+    """
+    if type(function) is not Global or (function.module, function.name) not in GETATTR:
+        return None
+    if not isinstance(args, tuple) or len(args) != 2:
+        return None
+    outer, inner = args
+    if type(outer) is not Global or type(inner) is not Text:
+        return None
+    return outer.module, f"{outer.name}.{inner.text}"
+
+
+GETATTR = (("__builtin__", "getattr"), ("builtins", "getattr"))
 
 
 class Persistent:

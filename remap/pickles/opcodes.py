@@ -10,7 +10,18 @@ import re
 import struct
 
 from remap.pickles.machine import Handler, Machine
-from remap.pickles.nodes import ByteString, Call, Dict, Global, List, Persistent, Set, Text, is_hashable
+from remap.pickles.nodes import (
+    ByteString,
+    Call,
+    Dict,
+    Global,
+    List,
+    Persistent,
+    Set,
+    Text,
+    is_hashable,
+    nested_class,
+)
 
 U1, U2, U4, U8 = (struct.Struct(f) for f in ("<B", "<H", "<I", "<Q"))
 I4 = struct.Struct("<i")
@@ -219,7 +230,8 @@ def _obj(m: Machine) -> None:
 
 def _newobj(m: Machine) -> None:
     args, cls = m.stack.pop(), m.stack.pop()
-    if not isinstance(args, tuple) or type(cls) not in (Global, Persistent):
+    nested = type(cls) is Call and nested_class(cls.function, cls.args) is not None
+    if not isinstance(args, tuple) or not (nested or type(cls) in (Global, Persistent)):
         raise m.hostile("NEWOBJ of something that is not a class with a tuple of arguments")
     m.stack.append(Call("newobj", cls, args))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from remap.dtypes import TABLE
 from remap.errors import Hostile
+from remap.pickles.nodes import GETATTR
 from remap.pickles.tensors import STORAGES
 from remap.pickles.walk import Walk
 
@@ -24,6 +25,27 @@ _DTYPES = (
 )
 _TYPES = "object set frozenset bytearray bytes complex slice range xrange list dict int float str tuple bool"
 _NUMPY = ("numpy.core", "numpy._core")
+_DISTRIBUTED = {
+    "_mesh_layout": "_FlatLayout _MeshLayout",
+    "_shard.metadata": "ShardMetadata",
+    "_shard.sharded_tensor.api": "ShardedTensor ShardedTensor.ProcessGroupState",
+    "_shard.sharded_tensor.metadata": "MEM_FORMAT_ENCODING ShardedTensorMetadata TensorProperties",
+    "_shard.sharded_tensor.shard": "Shard",
+    "_shard.sharding_spec.api": "EnumerableShardingSpec",
+    "_shard.sharding_spec.chunk_sharding_spec": "ChunkShardingSpec",
+    "_tensor": "DTensor",
+    "_tensor.api": "DTensor",
+    "_tensor.placement_types": "DTensorSpec Partial Replicate Shard TensorMeta",
+    "checkpoint.filesystem": "_StorageInfo",
+    "checkpoint.metadata": "BytesStorageMetadata ChunkStorageMetadata Metadata MetadataIndex StorageMeta "
+    "TensorProperties TensorStorageMetadata _MEM_FORMAT_ENCODING",
+    "device_mesh": "DeviceMesh",
+    "remote_device": "_remote_device",
+    "tensor": "DTensor",
+    "tensor._dtensor_spec": "DTensorSpec ShardOrderEntry TensorMeta",
+    "tensor.placement_types": "Partial Replicate Shard _StridedShard",
+}
+"""Below torch.distributed: DTensor, ShardedTensor, and what a DCP folder's .metadata is made of."""
 
 KNOWN = frozenset(
     {("torch._utils", f"_rebuild_{x}") for x in _REBUILD.split()}
@@ -31,6 +53,7 @@ KNOWN = frozenset(
     | {("torch", x) for x in _DTYPES.split()}
     | {(m, x) for m in ("torch", "torch.storage", "torch.cuda") for x in STORAGES}
     | {(m, x) for m in _BUILTINS for x in _TYPES.split()}
+    | {(f"torch.distributed.{m}", x) for m, names in _DISTRIBUTED.items() for x in names.split()}
     | {(f"{m}.multiarray", x) for m in _NUMPY for x in ("_reconstruct", "scalar")}
     | {(f"{m}.numeric", "_frombuffer") for m in _NUMPY}
     | {
@@ -94,7 +117,8 @@ def screen(walked: Walk, *, where: str, keep_suspicious: bool = False) -> tuple[
     Raises Hostile, naming every global that a loader would call and should not, unless
     ``keep_suspicious``: then those are listed, too.
     """
-    unknown = [g for g in walked.globals if g not in KNOWN]
+    named = (g for g in walked.globals if g not in GETATTR or g in walked.called)
+    unknown = [g for g in named if g not in KNOWN]
     bad = [".".join(g) for g in unknown if is_dangerous(*g, called=g in walked.called)]
     if bad and not keep_suspicious:
         raise Hostile(

@@ -36,7 +36,8 @@ class Walk:
     sites     every push of a string, in order
     slots     id of a string's site -> the memo slot that keeps it
     globals   (module, name) of every global named, in order
-    called    those of them that the stream calls as functions
+    called    those of them that the stream calls as functions; ``getattr`` of a class and a name is
+              how protocols below 4 name a nested class, and counts as that name
     """
 
     root: Value
@@ -163,7 +164,7 @@ def _run(m: Machine) -> Value:
             args = stack.pop()
             function = stack[-1]
             if type(function) is Global:
-                m.called.add((function.module, function.name))
+                m.note_call(function, args)
             elif type(function) is not Call:
                 m.op_start = start
                 raise m.hostile("a call of something that is not a function")
