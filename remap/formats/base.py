@@ -7,10 +7,10 @@ moves no data; ``remap.stream`` does, and takes digests on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Union
+from typing import Protocol, Union, runtime_checkable
 
 from remap.expr import Expr
 from remap.types import Catalog
@@ -110,4 +110,13 @@ class Format(Protocol):
         self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions
     ) -> list[OutFile]:
         """Describe the files that hold ``tensors``. Raises UsageError where the format can't."""
+        ...
+
+
+@runtime_checkable
+class Claims(Protocol):
+    """A format whose checkpoints are made of files that other formats would take one by one."""
+
+    def claims(self, root: Path) -> Iterable[Path]:
+        """The files of the checkpoint at ``root``, which ``find`` returned: no other format gets them."""
         ...

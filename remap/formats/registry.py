@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from remap.errors import InputError, NotACheckpoint, UsageError
-from remap.formats.base import Format
+from remap.formats.base import Claims, Format
 from remap.formats.foreign import describe
 from remap.types import Catalog
 
@@ -64,9 +64,11 @@ def find(path: Path) -> list[tuple[Format, Path]]:
     for name in MODULES:
         fmt = get(name)
         for root in fmt.find(path):
-            if root in found or root.parent in claimed:
+            if root in found or root in claimed or root.parent in claimed:
                 continue
             found[root] = fmt
+            if isinstance(fmt, Claims):
+                claimed.update(fmt.claims(root))
             if name.startswith("deepspeed"):
                 claimed.add(root)
     return [(fmt, root) for root, fmt in found.items()]
