@@ -19,13 +19,14 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["remap", *map(str, arguments)])
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             pytest.raises(SystemExit) as end,
         ):
             main()
-        return int(end.value.code or 0), out.getvalue(), err.getvalue()
+        printed = (stream.buffer.getvalue().decode() for stream in (out, err))
+        return int(end.value.code or 0), *printed
 
     return run

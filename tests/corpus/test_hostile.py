@@ -1,7 +1,7 @@
 """Hostile, damaged and odd files: each is refused or opened as the corpus says, and none runs code.
 
-A refusal is exit code 3: a message, not a traceback. What needs a reader that remap doesn't have yet
-is left out by ``AWAITED``.
+A refusal is exit code 3: a message, not a traceback. It comes from ``inspect``, or, where only the
+weights are wrong, from ``convert``, which leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,11 +19,23 @@ Cli = Callable[..., tuple[int, str, str]]
 AWAITED = {"rules", "output", "dcp", "fsdp"}
 """Formats of cases in other dialects (rules), of writers, and of readers to come."""
 
+DEPARTURES = {
+    "s32_valid_empty": "a checkpoint without tensors is never a success",
+    "i20_valid": "an index names files of its own folder only",
+    **dict.fromkeys(
+        ("f01_missing_rank", "f04_ranks_disagree", "f05_truncated_shard", "f14_evil_rank"),
+        "ZeRO optimizer files are reported and left behind, never opened",
+    ),
+}
+"""Cases that remap judges otherwise than the corpus, and why."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = metafunc.config.getoption("--data")
     cases = [case for case in read_manifest(folder) if case["format"] not in AWAITED] if folder else []
-    metafunc.parametrize("case", cases, ids=[case["id"] for case in cases])
+    marks = {name: pytest.mark.xfail(reason=why, strict=True) for name, why in DEPARTURES.items()}
+    parameters = [pytest.param(case, id=case["id"], marks=marks.get(case["id"], ())) for case in cases]
+    metafunc.parametrize("case", parameters)
 
 
 def read_manifest(folder: Path) -> list[dict[str, str]]:
@@ -62,6 +74,8 @@ def test_the_verdict(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = cli("inspect", hostile / case["path"])
+    if code == 0 and case["expect"] == "must_refuse":
+        code, out, err = cli("convert", hostile / case["path"], "out", "--to", "safetensors")
     expected = {"must_refuse": 3, "must_open": 0}[case["expect"]]
     assert code == expected, f"{case['why']}\n{out}{err}"
     assert list(tmp_path.iterdir()) == [], "code in the file ran: it leaves a file named CANARY"
