@@ -18,13 +18,12 @@ from functools import cached_property
 from remap.dtypes import DType
 from remap.errors import UsageError
 from remap.expr import Cast, Expr, Take, takes
-from remap.packs.complaints import collisions
-from remap.packs.compose import Applied, Run
+from remap.packs.compose import After, Applied, Run
+from remap.packs.gather import Made
 from remap.packs.keyset import KeySet
 from remap.packs.pack import Direction, Pack, Rule
-from remap.packs.params import Given, Resolved, check_explicit
+from remap.packs.params import Given, check_explicit
 from remap.packs.schema import suggestion
-from remap.packs.stage import Outcome
 from remap.types import Catalog
 
 VERSION = 1
@@ -215,25 +214,29 @@ class _Table:
         self.trails = [_Trail()] * len(self.exprs)
         self.drops: list[Drop] = []
 
-    def advance(self, pack: Pack, outcome: Outcome, values: Resolved) -> None:
-        keys: list[str] = []
+    def advance(self, after: After) -> None:
+        rules = after.outcome.rules
+        for place, rule in enumerate(rules):
+            if rule is not None and rule.does == "drop":
+                self._drop(self.exprs[place], rule, rule.because or "")
+        for unread in after.gathered.unread:
+            self._drop(self.exprs[unread.place], unread.rule, unread.because)
         exprs: list[Expr] = []
         trails: list[_Trail] = []
-        for place, (key, rule) in enumerate(zip(outcome.outputs, outcome.rules, strict=True)):
-            if rule is None:
+        for origin in after.origins:
+            if isinstance(origin, Made):
+                exprs.append(origin.expr)
+                op = " > ".join(o.name for o in origin.rule.ops)
+                trails.append(self.trails[origin.place].then(origin.rule, op))
                 continue
-            if key is None:
-                self._drop(self.exprs[place], rule)
-                continue
-            keys.append(key)
-            exprs.append(self.exprs[place])
-            trails.append(self.trails[place].then(rule, rule.does))
-        if len(set(keys)) != len(keys):
-            raise _collided(pack, outcome)
-        self.keys, self.exprs, self.trails = KeySet(keys), exprs, trails
+            rule = rules[origin]
+            assert rule is not None
+            exprs.append(self.exprs[origin])
+            trails.append(self.trails[origin].then(rule, rule.does))
+        self.keys, self.exprs, self.trails = KeySet(after.keys), exprs, trails
 
-    def _drop(self, expr: Expr, rule: Rule) -> None:
-        self.drops += [Drop(t.entry.key, rule.id, rule.because or "") for t in takes(expr)]
+    def _drop(self, expr: Expr, rule: Rule, because: str) -> None:
+        self.drops += [Drop(t.entry.key, rule.id, because) for t in takes(expr)]
 
     def outputs(self, cast: DType | None) -> Iterable[Output]:
         for key, expr, trail in zip(self.keys.keys, self.exprs, self.trails, strict=True):
@@ -247,11 +250,3 @@ class _Table:
 
 def _sources(expr: Expr) -> tuple[str, ...]:
     return tuple(dict.fromkeys(t.entry.key for t in takes(expr)))
-
-
-def _collided(pack: Pack, outcome: Outcome) -> Exception:
-    made: dict[str, list[tuple[str, Rule]]] = {}
-    for source, key, rule in zip(outcome.keys.keys, outcome.outputs, outcome.rules, strict=True):
-        if key is not None and rule is not None:
-            made.setdefault(key, []).append((source, rule))
-    return collisions(pack, {k: v for k, v in made.items() if len(v) > 1})

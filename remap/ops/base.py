@@ -2,19 +2,20 @@
 
 An op sees expressions, never tensors, so that shape and dtype are inferred by the very nodes that are
 evaluated later. Parts lie in a grid: one axis for the templates of a rule's ``from`` (or ``to``) list,
-one for each capture that stands on one side only (the experts of a layer). An op works along one axis:
-it takes the parts of that axis and gives others, or one.
+one for each capture that stands on one side only (the experts of a layer). A ``join`` makes one part of
+all along an axis, a ``cut`` many of one, and a ``map`` changes every part by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Union
+from typing import Literal, Protocol, Union
 
 from remap.expr import Expr
 
 Parts = tuple[Expr, ...]
+Shape = Literal["map", "join", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,11 @@ class Scope:
     """What an op may ask while it builds.
 
     sizes   the pack's whole-number parameters: sizes are symbols
-    wanted  how many parts must come out
+    wanted  how many parts a cut must give; None where the op decides (the experts in one tensor)
     """
 
     sizes: Mapping[str, int]
-    wanted: int
+    wanted: int | None = None
 
 
 class Op(Protocol):
@@ -44,20 +45,16 @@ class Op(Protocol):
         """What it is called in a pack and in a plan."""
 
     @property
+    def shape(self) -> Shape:
+        """What it does to the number of parts."""
+
+    @property
     def over(self) -> str | None:
-        """The capture along which it works; None for the templates of the rule's list."""
+        """The capture along which it joins or cuts; None for the templates of the rule's list."""
 
     @property
     def symbols(self) -> frozenset[str]:
         """The parameters that its sizes name."""
-
-    @property
-    def joins(self) -> bool:
-        """Does it make one part of many?"""
-
-    @property
-    def cuts(self) -> bool:
-        """Does it make many parts of one?"""
 
     def build(self, parts: Parts, scope: Scope) -> Parts:
         """The outputs as expressions. Raises UsageError where shapes don't fit."""

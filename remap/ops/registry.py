@@ -16,7 +16,26 @@ class Reader(Protocol):
     def __call__(self, arguments: Mapping[str, object]) -> Op: ...
 
 
-OPS: dict[str, str] = {}
+OPS: dict[str, str] = {
+    "cast": "remap.ops.cast:cast",
+    "concat": "remap.ops.concat:concat",
+    "deinterleave": "remap.ops.interleave:deinterleave",
+    "fuse_qkv": "remap.ops.qkv:fuse_qkv",
+    "interleave": "remap.ops.interleave:interleave",
+    "pad": "remap.ops.pad:pad",
+    "permute": "remap.ops.permute:permute",
+    "reshape": "remap.ops.reshape:reshape",
+    "rotary": "remap.ops.rotary:rotary",
+    "slice": "remap.ops.slice:slice_",
+    "split": "remap.ops.concat:split",
+    "split_qkv": "remap.ops.qkv:split_qkv",
+    "stack": "remap.ops.stack:stack",
+    "tie": "remap.ops.tie:tie",
+    "transpose": "remap.ops.permute:transpose",
+    "unpad": "remap.ops.pad:unpad",
+    "unstack": "remap.ops.stack:unstack",
+    "untie": "remap.ops.tie:untie",
+}
 """name -> module:function"""
 
 

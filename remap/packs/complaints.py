@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from remap.errors import AlreadyConverted, PlanError, RemapError
-from remap.packs import arithmetic
+from remap.ops import arithmetic
 from remap.packs.keyset import KeySet, skeleton
 from remap.packs.pack import Pack, Rule
 from remap.packs.params import Resolved

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from remap.errors import PlanError
-from remap.packs.complaints import complain
+from remap.expr import Expr
+from remap.packs.complaints import collisions, complain
+from remap.packs.gather import Gathered, Made, gather
 from remap.packs.invert import rules_for
 from remap.packs.keyset import KeySet
 from remap.packs.owners import bind
 from remap.packs.pack import Direction, Pack, Rule, RuleStage, UseStage
 from remap.packs.params import Given, Resolved, resolve
+from remap.packs.proof import prove
 from remap.packs.stage import Outcome, apply
 
 
@@ -28,8 +30,25 @@ class Table(Protocol):
     def keys(self) -> KeySet:
         """The keys as they are now."""
 
-    def advance(self, pack: Pack, outcome: Outcome, values: Resolved) -> None:
-        """Become the outcome. Raises PlanError where two keys get one name."""
+    @property
+    def exprs(self) -> Sequence[Expr]:
+        """What each key's tensor is made of."""
+
+    def advance(self, after: After) -> None:
+        """Become what a stage makes of it."""
+
+
+@dataclass(frozen=True)
+class After:
+    """What a stage makes of a table: new keys in order, and where each comes from.
+
+    origins  the place of the key before, or the tensor that ops made
+    """
+
+    outcome: Outcome
+    gathered: Gathered
+    keys: list[str]
+    origins: list[int | Made]
 
 
 @dataclass(frozen=True)
@@ -80,19 +99,25 @@ class Run:
         converted = bool(outcome.unowned) and self._converted()
         blamed = self.pack if converted else pack
         complain(blamed, rules, outcome, values, partial=self.partial, converted=converted)
-        table.advance(pack, outcome, values)
-        if not outcome.claimed:
-            _prove(pack, stage, self.direction, values, outcome, table.keys)
+        gathered = gather(pack, outcome, table.exprs, values.numbers) if outcome.claimed else Gathered()
+        after = _after(outcome, gathered)
+        if len(set(after.keys)) != len(after.keys):
+            raise collisions(pack, _collided(after))
+        specs = {c.place: table.exprs[c.place].spec for c in outcome.claimed}
+        table.advance(after)
+        undo = bind(rules_for(stage, other(self.direction)), values.values, pack.params, pack.file)
+        prove(pack, undo, values, outcome, after.origins, table.keys, table.exprs, specs)
 
     def _converted(self) -> bool:
         """Are the keys that came in what the whole pack produces?"""
         return (
             len(self._input) > 0
-            and _accepts(self.pack, _other(self.direction), self._input, self.given, {}) is not None
+            and _accepts(self.pack, other(self.direction), self._input, self.given, {}) is not None
         )
 
 
-def _other(direction: Direction) -> Direction:
+def other(direction: Direction) -> Direction:
+    """The way back."""
     return "inverse" if direction == "forward" else "forward"
 
 
@@ -120,36 +145,31 @@ def _accepts(
     return keys
 
 
-def _prove(
-    pack: Pack, stage: RuleStage, direction: Direction, values: Resolved, outcome: Outcome, after: KeySet
-) -> None:
-    """Undo the stage on the keys that it made. Raises PlanError for those that don't come back."""
-    bounds = bind(rules_for(stage, _other(direction)), values.values, pack.params, pack.file)
-    back = apply(bounds, after, None)
-    lines: list[str] = []
-    places = [p for p, key in enumerate(outcome.outputs) if key is not None]
-    keys = outcome.keys.keys
-    for n, p in enumerate(places):
-        if back.outputs[n] == keys[p]:
-            continue
-        rule, undone = outcome.rules[p], back.rules[n]
-        if rule is None or rule.lossy or rule.only is not None:
-            continue
-        if undone is not None and undone.does == "refuse" and undone.id == rule.id:
-            continue
-        lines.append(f"{keys[p]} -> {after.keys[n]} -> {_found(back, n)}: {pack.place(rule)}")
-    if lines:
-        raise PlanError(
-            "keys that the inverse does not bring back",
-            where=pack.name,
-            problems=lines,
-            remedy="narrow the rule, or say inverse: none with because:",
-        )
+def _after(outcome: Outcome, gathered: Gathered) -> After:
+    if not gathered.made:
+        kept = [(p, key) for p, key in enumerate(outcome.outputs) if key is not None]
+        return After(outcome, gathered, [key for _, key in kept], [p for p, _ in kept])
+    made: dict[int, list[Made]] = {}
+    for m in gathered.made:
+        made.setdefault(m.place, []).append(m)
+    keys: list[str] = []
+    origins: list[int | Made] = []
+    for place, key in enumerate(outcome.outputs):
+        if key is not None:
+            keys.append(key)
+            origins.append(place)
+        for m in made.get(place, ()):
+            keys.append(m.key)
+            origins.append(m)
+    return After(outcome, gathered, keys, origins)
 
 
-def _found(back: Outcome, place: int) -> str:
-    found = back.outputs[place]
-    if found is not None:
-        return found
-    rules: tuple[Rule, ...] = next((r for p, r in back.conflicts if p == place), ())
-    return f"owned by {' and '.join(r.id for r in rules)}" if rules else "owned by no rule"
+def _collided(after: After) -> dict[str, list[tuple[str, Rule]]]:
+    before, rules = after.outcome.keys.keys, after.outcome.rules
+    made: dict[str, list[tuple[str, Rule]]] = {}
+    for key, origin in zip(after.keys, after.origins, strict=True):
+        place = origin if isinstance(origin, int) else origin.place
+        rule = rules[place] if isinstance(origin, int) else origin.rule
+        assert rule is not None
+        made.setdefault(key, []).append((before[place], rule))
+    return {key: several for key, several in made.items() if len(several) > 1}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from remap.ops.base import NoInverse, Op
-from remap.packs.matching import Matcher
+from remap.packs.matching import trouble
 from remap.packs.pack import Direction, Rule, RuleStage
 from remap.packs.template import Capture, Template
 
@@ -36,7 +36,7 @@ def inverted(rule: Rule) -> Rule:
         return rule
     reason = no_inverse(rule)
     if reason is not None:
-        sources = tuple(t.flipped() for t in rule.targets if Matcher(t).trouble is None)
+        sources = tuple(t.flipped() for t in rule.targets if trouble(t) is None)
         return replace(
             rule, does="refuse", sources=sources, targets=(), ops=(), because=reason, optional=True
         )
@@ -56,9 +56,9 @@ def no_inverse(rule: Rule) -> str | None:
     if rule.back is not None:
         return None
     for template in rule.targets:
-        trouble = _unsolvable(template) or _table_repeats(template)
-        if trouble:
-            return trouble
+        why = _unsolvable(template) or _table_repeats(template)
+        if why:
+            return why
     for op in rule.ops:
         undone = _undone(op)
         if isinstance(undone, NoInverse):
@@ -75,8 +75,8 @@ def _undone(op: Op) -> Op | NoInverse:
 
 
 def _unsolvable(template: Template) -> str | None:
-    trouble = Matcher(template).trouble
-    return None if trouble is None else f"{template.text!r}: {trouble}"
+    why = trouble(template)
+    return None if why is None else f"{template.text!r}: {why}"
 
 
 def _table_repeats(template: Template) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Union
 
-from remap.packs import arithmetic
+from remap.ops import arithmetic
 from remap.packs.keyset import RUN, Digits
 from remap.packs.template import Capture, Element, Index, Template, Text
 
@@ -46,6 +46,12 @@ class Hit:
         if name in self.texts:
             return read(self.texts[name], digits)
         return str(self.numbers[name](digits))
+
+
+def trouble(template: Template) -> str | None:
+    """Why the template's arithmetic can't be solved, whatever numbers the parameters are; else None."""
+    params = {n for e in template.elements if isinstance(e, Index) for n in e.params}
+    return _solvers(template.bind(dict.fromkeys(params, 7)).elements)[1]
 
 
 def read(pieces: Pieces, digits: Digits) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Union
 
+from remap.ops import arithmetic
+from remap.ops.arithmetic import Arithmetic
 from remap.ops.base import Op
-from remap.packs import arithmetic
-from remap.packs.arithmetic import Arithmetic
 from remap.packs.template import Template
+
+Axis = str
+LIST: Axis = ""
+"""The axis of the templates of a rule's list."""
 
 Does = Literal["rename", "keep", "drop", "refuse"]
 Direction = Literal["forward", "inverse"]
@@ -63,6 +68,15 @@ class Rule:
     def templates(self) -> tuple[Template, ...]:
         """Every template on either side."""
         return tuple(s for s in self.sources if isinstance(s, Template)) + self.targets
+
+    @cached_property
+    def axes(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+        """Along what the sources are several, and the targets: the list, and captures of one side only."""
+        left = {n for s in self.sources if isinstance(s, Template) for n in s.captures}
+        right = {n for t in self.targets for n in t.captures}
+        before = (LIST,) if len(self.sources) > 1 else ()
+        after = (LIST,) if len(self.targets) > 1 else ()
+        return (*before, *sorted(left - right)), (*after, *sorted(right - left))
 
     @property
     def params_used(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from remap.errors import PackError
-from remap.packs import arithmetic
+from remap.ops import arithmetic
 from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UseStage
 from remap.packs.rules import read_rule
 from remap.packs.schema import RawExample, RawPack, RawParam, RawStage, checked, suggestion

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from remap.errors import PlanError
-from remap.packs import arithmetic
+from remap.ops import arithmetic
 from remap.packs.keyset import Digits
 from remap.packs.matching import Hit, Pieces, read
 from remap.packs.template import Capture, Index, Template, Text

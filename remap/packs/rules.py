@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remap.errors import PackError
+from remap.ops import arithmetic
 from remap.ops.base import Op
 from remap.ops.registry import read_op
-from remap.packs import arithmetic
-from remap.packs.matching import Matcher
+from remap.packs.gather import check_axes
+from remap.packs.matching import trouble
 from remap.packs.pack import Param, Rule, Source
 from remap.packs.patterns import read_pattern
 from remap.packs.schema import RawInverse, RawRule, suggestion
@@ -79,7 +80,10 @@ def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables
     targets = tuple(_target(t, params, tables, kinds) for t in _listed(raw.to))
     ops = read_ops(raw.do)
     _captures_agree(sources, targets, ops)
-    return Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw))  # type: ignore[arg-type]
+    rule = Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw))  # type: ignore[arg-type]
+    if ops:
+        check_axes(rule)
+    return rule
 
 
 def _lossy_with_reason(raw: RawRule) -> None:
@@ -96,18 +100,13 @@ def _source(text: str, params: Mapping[str, Param], tables: Tables) -> Template:
         if isinstance(e, Capture) and e.name and names[e.name] != e:
             raise PackError(f"{text!r}: {e.name!r} is captured in two ways")
         if isinstance(e, Index):
-            for name in sorted(arithmetic.names(e.tree)):
+            for name in sorted(e.captures):
                 if name in names and names[name].kind != "int":
                     raise PackError(f"{text!r}: {name!r} is no number", remedy=f"write {{{name}:int}}")
-    trouble = Matcher(template.bind(_stand_ins(params))).trouble
-    if trouble:
-        raise PackError(f"{text!r}: {trouble}")
+    why = trouble(template)
+    if why:
+        raise PackError(f"{text!r}: {why}")
     return template
-
-
-def _stand_ins(params: Mapping[str, Param]) -> dict[str, object]:
-    """A number for every number among the parameters, to see whether the rest can be solved."""
-    return {name: 7 for name, p in params.items() if p.is_int}
 
 
 def _target(text: str, params: Mapping[str, Param], tables: Tables, kinds: Mapping[str, Capture]) -> Template:
@@ -123,7 +122,7 @@ def _target(text: str, params: Mapping[str, Param], tables: Tables, kinds: Mappi
         if isinstance(e, Capture) and not e.typed and e.name not in kinds:
             raise PackError(f"{text!r}: from captures no {e.name!r}{suggestion(str(e.name), list(kinds))}")
         if isinstance(e, Index):
-            for name in sorted(arithmetic.names(e.tree) - params.keys()):
+            for name in sorted(e.captures):
                 if name not in kinds:
                     raise PackError(f"{text!r}: from captures no {name!r}{suggestion(name, list(kinds))}")
                 if kinds[name].kind != "int":

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, Union
 
 from remap.errors import PackError
-from remap.packs import arithmetic
-from remap.packs.arithmetic import Arithmetic
+from remap.ops import arithmetic
+from remap.ops.arithmetic import Arithmetic
 
 LONGEST = 1000
 """Characters a template may have."""
@@ -57,9 +57,15 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A number worked out from int captures and parameters."""
+    """A number worked out from int captures and parameters (``params``)."""
 
     tree: Arithmetic
+    params: frozenset[str] = frozenset()
+
+    @property
+    def captures(self) -> frozenset[str]:
+        """The captures that it needs."""
+        return arithmetic.names(self.tree) - self.params
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ class Template:
                 found[e.name] = e
         for e in self.elements:
             if isinstance(e, Index):
-                for name in sorted(arithmetic.names(e.tree)):
+                for name in sorted(e.captures):
                     found.setdefault(name, Capture(name, "int"))
         return found
 
@@ -132,7 +138,7 @@ class Template:
                 e = Text(_value(values[e.param], e))
             elif isinstance(e, Index):
                 tree = arithmetic.substitute(e.tree, numbers)
-                e = Text(str(tree.value)) if isinstance(tree, arithmetic.Num) else Index(tree)
+                e = Text(str(tree.value)) if isinstance(tree, arithmetic.Num) else Index(tree, e.params)
             done.append(e)
         return replace(self, elements=_merged(done))
 
@@ -197,7 +203,8 @@ def _hole(hole: str, text: str, params: Mapping[str, object], tables: Tables) ->
         if dotted[1] not in params:
             raise PackError(f"{text!r}: no parameter is called {dotted[1]!r}")
         return Ref(dotted[1], dotted[2])
-    return Index(arithmetic.parse(name))
+    tree = arithmetic.parse(name)
+    return Index(tree, arithmetic.names(tree) & params.keys())
 
 
 def _typed(name: str, kind: str, text: str, tables: Tables) -> Capture:

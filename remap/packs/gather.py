@@ -1,0 +1,203 @@
+"""Keys of rules with ops -> the tensors that they make.
+
+Keys that agree in the captures which both sides share are one instance of the rule. Its parts lie in a
+grid: an axis for the templates of the list, one for every capture that stands on one side only, counted
+from 0 and complete. The ops are applied in order; the axes that remain are the targets'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from remap.errors import PackError, PlanError, RemapError, UsageError
+from remap.expr import Expr, takes
+from remap.ops.base import Op, Scope
+from remap.packs.matching import Hit
+from remap.packs.owners import Bound
+from remap.packs.pack import LIST, Axis, Pack, Rule
+from remap.packs.rendering import renderer
+from remap.packs.stage import Claimed, Outcome
+from remap.packs.template import Template
+
+Cell = tuple[int, ...]
+Grid = dict[Cell, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tensor that ops made; ``place`` is that of its first source."""
+
+    place: int
+    key: str
+    expr: Expr
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A source that no output of its instance reads."""
+
+    place: int
+    rule: Rule
+    because: str
+
+
+@dataclass
+class Gathered:
+    """What the rules with ops made of a stage's keys."""
+
+    made: list[Made] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+
+
+@dataclass
+class _Instance:
+    bound: Bound
+    shared: dict[str, str]
+    cells: dict[Cell, Claimed] = field(default_factory=dict)
+
+
+def check_axes(rule: Rule) -> None:
+    """Raise PackError where the ops don't lead from the axes of ``from`` to those of ``to``."""
+    _same_captures(rule)
+    now, wanted = map(list, rule.axes)
+    for op in rule.ops:
+        axis = op.over or LIST
+        label = f"the capture {axis!r}" if axis else "the list of templates"
+        if op.shape == "join":
+            if axis not in now:
+                raise PackError(f"{op.name} joins over {label}, which from has not on its own")
+            now.remove(axis)
+        elif op.shape == "cut":
+            if axis in now:
+                raise PackError(f"{op.name} cuts over {label}, along which there are parts already")
+            now.append(axis)
+    if sorted(now) != sorted(wanted):
+        raise PackError(
+            f"after do: there are parts along {_named(now)}; to has {_named(wanted)}",
+            remedy="join or cut them, or write the capture on both sides",
+        )
+
+
+def _same_captures(rule: Rule) -> None:
+    """Raise PackError where the templates of a side differ in their captures, or an axis is no number."""
+    sources = [s for s in rule.sources if isinstance(s, Template)]
+    for side in (sources, rule.targets):
+        for template in side:
+            if template.captures.keys() != side[0].captures.keys():
+                raise PackError(f"{side[0].text!r} and {template.text!r} capture different things")
+            for axis in (a for several in rule.axes for a in several if a in template.captures):
+                if template.captures[axis].kind != "int":
+                    raise PackError(
+                        f"{axis!r} stands on one side only and is no number", remedy=f"{{{axis}:int}}"
+                    )
+
+
+def _named(found: Sequence[Axis]) -> str:
+    return ", ".join("the list" if a == LIST else a for a in found) or "nothing"
+
+
+def gather(pack: Pack, outcome: Outcome, exprs: Sequence[Expr], sizes: Mapping[str, int]) -> Gathered:
+    """Build the tensors. ``exprs`` are those of the stage's keys. Raises PlanError with all problems."""
+    done = Gathered()
+    problems: list[str] = []
+    for instance in _instances(outcome.claimed):
+        keys = outcome.keys.keys
+        try:
+            _build(instance, exprs, sizes, keys, done)
+        except RemapError as e:
+            some = [keys[c.place] for c in list(instance.cells.values())[:3]]
+            more = f" and {len(instance.cells) - 3} more" if len(instance.cells) > 3 else ""
+            problems.append(f"{pack.place(instance.bound.rule)}: {e.what}: {', '.join(some)}{more}")
+    if problems:
+        raise PlanError("rules that don't fit their tensors", where=pack.name, problems=problems)
+    return done
+
+
+def _instances(claimed: Sequence[Claimed]) -> list[_Instance]:
+    found: dict[tuple[str, ...], _Instance] = {}
+    for claim in claimed:
+        rule = claim.bound.rule
+        before, _ = claim.bound.rule.axes
+        own = [a for a in before if a != LIST]
+        shared = {n: v for n, v in claim.captures.items() if n not in own}
+        instance = found.setdefault((rule.id, *shared.values()), _Instance(claim.bound, shared))
+        index = [int(claim.captures[a]) for a in own]
+        cell = (claim.part, *index) if LIST in before else tuple(index)
+        instance.cells[cell] = claim
+    return list(found.values())
+
+
+def _build(
+    instance: _Instance, exprs: Sequence[Expr], sizes: Mapping[str, int], keys: Sequence[str], done: Gathered
+) -> None:
+    rule = instance.bound.rule
+    before, wanted = rule.axes
+    now = list(before)
+    _complete(instance, now)
+    grid: Grid = {cell: exprs[c.place] for cell, c in instance.cells.items()}
+    for op in rule.ops:
+        grid = _apply(op, grid, now, Scope(sizes, len(rule.targets) if op.over is None else None))
+    first = min(c.place for c in instance.cells.values())
+    order = [now.index(a) for a in wanted]
+    outputs = {tuple(cell[n] for n in order): expr for cell, expr in grid.items()}
+    for cell, expr in outputs.items():
+        index = dict(zip(wanted, cell, strict=True))
+        captures = {**instance.shared, **{a: str(n) for a, n in index.items() if a != LIST}}
+        hit = Hit((), {n: (text,) for n, text in captures.items()}, {})
+        key = renderer(instance.bound.targets[index.get(LIST, 0)], hit)(())
+        done.made.append(Made(first, key, expr, rule))
+    _note_unread(instance, outputs, exprs, keys, done)
+
+
+def _note_unread(
+    instance: _Instance, outputs: Grid, exprs: Sequence[Expr], keys: Sequence[str], done: Gathered
+) -> None:
+    read = {t.entry.key for expr in outputs.values() for t in takes(expr)}
+    rule = instance.bound.rule
+    kept = keys[min(c.place for c in instance.cells.values())]
+    for claim in instance.cells.values():
+        if not any(t.entry.key in read for t in takes(exprs[claim.place])):
+            because = f"{' > '.join(o.name for o in rule.ops)}: {kept} stands for it"
+            done.unread.append(Unread(claim.place, rule, because))
+
+
+def _complete(instance: _Instance, now: Sequence[Axis]) -> None:
+    """Raise UsageError where a part of the grid is missing."""
+    for n, axis in enumerate(now):
+        seen = {cell[n] for cell in instance.cells}
+        count = len(instance.bound.rule.sources) if axis == LIST else max(seen) + 1
+        missing = sorted(set(range(count)) - seen)
+        if missing and axis == LIST:
+            texts = [instance.bound.rule.sources[m].text for m in missing]
+            raise UsageError(f"nothing matches {' and '.join(texts)} beside")
+        if missing:
+            shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+            raise UsageError(f"{axis} counts to {count - 1}, and {shown} is missing")
+    whole = 1
+    for n in range(len(now)):
+        whole *= len({cell[n] for cell in instance.cells})
+    if whole != len(instance.cells):
+        raise UsageError(f"{len(instance.cells)} of {whole} parts are there, along {_named(now)}")
+
+
+def _apply(op: Op, grid: Grid, now: list[Axis], scope: Scope) -> Grid:
+    """One op on the grid; ``now`` follows its axes."""
+    if op.shape == "map":
+        return {cell: op.build((expr,), scope)[0] for cell, expr in grid.items()}
+    axis = op.over or LIST
+    if op.shape == "join":
+        n = now.index(axis)
+        now.remove(axis)
+        rows: dict[Cell, list[tuple[int, Expr]]] = {}
+        for cell, expr in grid.items():
+            rows.setdefault((*cell[:n], *cell[n + 1 :]), []).append((cell[n], expr))
+        return {
+            cell: op.build(tuple(e for _, e in sorted(parts, key=lambda p: p[0])), scope)[0]
+            for cell, parts in rows.items()
+        }
+    now.append(axis)
+    return {
+        (*cell, k): part for cell, expr in grid.items() for k, part in enumerate(op.build((expr,), scope))
+    }
