@@ -19,7 +19,7 @@ from remap.pickles.tensors import TensorRef
 WRAPPERS = ("module", "model", "state_dict", "model_state_dict")
 """Names under which training loops keep the model: DeepSpeed, Megatron, Lightning and fairseq, tutorials."""
 
-NOT_MODEL = ("optimizer", "lr_scheduler", "scheduler", "scaler", "rng", "random")
+NOT_MODEL = ("optim", "lr_scheduler", "scheduler", "scaler", "rng", "random")
 """Beginnings of names whose tensors are not the model's."""
 
 Step = str | int

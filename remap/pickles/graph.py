@@ -61,8 +61,11 @@ def attributes(node: Value) -> Pairs:
     pairs: Pairs = []
     if type(node) is Call:
         for what, values in node.steps or ():
-            if what == "build" and type(values[0]) is Dict:
-                pairs.extend(values[0].pairs)
+            if what != "build":
+                continue
+            for state in values[0] if isinstance(values[0], tuple) else values:
+                if type(state) is Dict:  # a class with slots has (attributes, slots)
+                    pairs.extend(state.pairs)
     return pairs
 
 
