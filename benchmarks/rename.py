@@ -4,13 +4,14 @@
 
 For each size a Pythia-shaped checkpoint is made, as safetensors and as a torch file; it is renamed for
 MAGMA by remap, by ``torch.load`` + rename + ``torch.save``, and by safetensors' ``load_file`` +
-``save_file``, and copied by ``cp``. All of them leave their data to the system to write out; remap
-alone waits until the disk has it (fsync), so a second row gives ``cp`` the same duty.
+``save_file``, and copied by ``cp``. All of them leave it to the system to write their data out, but for
+the rows that say so (``remap convert --sync``, ``cp`` and ``sync``).
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,19 +26,25 @@ def rename(k):
     k = k.replace(".attention.", ".attention.attn_block.").replace(".mlp.", ".mlp.attn_block.")
     return k
 """
-TORCH = RENAME + """
+TORCH = (
+    RENAME
+    + """
 import torch
 state = torch.load(sys.argv[1], weights_only=True)
 torch.save({rename(k): v for k, v in state.items()}, sys.argv[2])
 """
-SAFETENSORS = RENAME + """
+)
+SAFETENSORS = (
+    RENAME
+    + """
 from safetensors.torch import load_file, save_file
 save_file({rename(k): v for k, v in load_file(sys.argv[1]).items()}, sys.argv[2], metadata={"format": "pt"})
 """
+)
 
 
-def make(folder: Path, gigabytes: float) -> tuple[Path, Path]:
-    """A Pythia of about ``gigabytes``: ``model.safetensors`` and ``model.pt``, fp16."""
+def make(folder: Path, gigabytes: float) -> None:
+    """Write a Pythia of about ``gigabytes``: ``model.safetensors`` and ``model.pt``, fp16."""
     import torch
     from safetensors.torch import save_file
 
@@ -67,10 +74,8 @@ def make(folder: Path, gigabytes: float) -> tuple[Path, Path]:
     shapes = {f"gpt_neox.layers.{i}.{k}": s for i in range(layers) for k, s in layer.items()} | ends
     noise = torch.randn(50304 * hidden).half()  # one storage's worth; sizes count, not values
     tensors = {k: noise[: torch.Size(s).numel()].reshape(s).clone() for k, s in shapes.items()}
-    one, other = folder / "model.safetensors", folder / "model.pt"
-    save_file(tensors, one, metadata={"format": "pt"})
-    torch.save(tensors, other)
-    return one, other
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    torch.save(tensors, folder / "model.pt")
 
 
 def main() -> None:
@@ -78,10 +83,16 @@ def main() -> None:
     parser.add_argument("--gb", type=float, nargs="+", default=[2, 8])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where to put the files; they are removed")
+    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.make:
+        make(args.make, args.gb[0])
+        return
     for gigabytes in args.gb:
         with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
-            one, other = make(Path(scratch), gigabytes)
+            # In a process of its own: a child's peak memory begins with its parent's.
+            subprocess.run([sys.executable, __file__, "--make", scratch, "--gb", str(gigabytes)], check=True)
+            one, other = Path(scratch) / "model.safetensors", Path(scratch) / "model.pt"
             out = Path(scratch) / "out"
             pack = ("-r", "magma/from-hf")
             for name, source, script in (("safetensors", one, SAFETENSORS), ("torch", other, TORCH)):
@@ -90,6 +101,7 @@ def main() -> None:
                     "cp": ("cp", str(source), str(target)),
                     "cp, synced": ("sh", "-c", f"cp {source} {target} && sync {target}"),
                     "remap": (str(REMAP), "convert", str(source), str(target), *pack),
+                    "remap, synced": (str(REMAP), "convert", str(source), str(target), *pack, "--sync"),
                     f"{name}, load + save": (sys.executable, "-c", script, str(source), str(target)),
                 }
                 title = f"{name}, {source.stat().st_size / 1e9:.1f} GB"

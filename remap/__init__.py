@@ -7,8 +7,7 @@
 ``remap.api`` has the whole flow; its names are handed on here.
 """
 
-__version__ = "0.1.0"
-
 from remap.api import convert, diff, open, plan, verify
+from remap.version import __version__
 
 __all__ = ["__version__", "convert", "diff", "open", "plan", "verify"]

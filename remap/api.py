@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from remap import receipt as receipts
-from remap import verify as checks
+import remap.receipt as receipts
+import remap.verify as checks
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
 from remap.expr import Take
@@ -73,7 +73,12 @@ def plan(
 
 
 def layout(
-    plan: Plan, destination: str | Path, *, to: str | None = None, shard_size: int | None = None, tag: str | None = None
+    plan: Plan,
+    destination: str | Path,
+    *,
+    to: str | None = None,
+    shard_size: int | None = None,
+    tag: str | None = None,
 ) -> tuple[Format, list[OutFile]]:
     """The format and the files that ``convert`` would write at ``destination``. Raises UsageError."""
     path = Path(destination)
@@ -99,6 +104,7 @@ def convert(
     tag: str | None = None,
     jobs: int | None = None,
     memory: int = MEMORY,
+    sync: bool = False,
     overwrite: bool = False,
     progress: Callable[[int, int], Callable[[int], None]] | None = None,
 ) -> Receipt:
@@ -107,6 +113,7 @@ def convert(
     to          format; by default what the destination's suffix says, else the source's own
     shard_size  largest file in bytes
     memory      bytes that computed tensors may take together
+    sync        return only when the disk has it: slower, and safe against a power cut
     progress    called with (number of files, bytes); gives the function that is told of bytes written
 
     The other arguments are those of ``plan``. Gives the receipt, which lies beside the output.
@@ -122,7 +129,7 @@ def convert(
         staging.check_room(total)
         with staging.writing() as folder:
             told = progress(len(files), total) if progress else lambda n: None
-            written = write_files(files, folder, jobs=jobs, memory=memory, progress=told)
+            written = write_files(files, folder, jobs=jobs, memory=memory, sync=sync, progress=told)
             again_open = folder / path.name if single else folder
             output = _reopen(fmt, again_open, at if any(f.carries for f in files) else None)
             checks.check_headers(made, output)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from remap import __version__
 from remap.errors import Damaged, UsageError
 from remap.plan import Plan
 from remap.types import Catalog
+from remap.version import __version__
 
 RECEIPT = "remap.receipt.json"
 VERSION = 1
@@ -77,7 +77,9 @@ class Receipt(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
-def make(plan: Plan, fmt: str, digests: Mapping[str, str], files: Mapping[str, int], left: list[str]) -> Receipt:
+def make(
+    plan: Plan, fmt: str, digests: Mapping[str, str], files: Mapping[str, int], left: list[str]
+) -> Receipt:
     """The receipt of a finished conversion: ``digests`` by output key, ``files`` name -> bytes."""
     catalog = plan.catalog
     return Receipt(
@@ -101,7 +103,11 @@ def make(plan: Plan, fmt: str, digests: Mapping[str, str], files: Mapping[str, i
 
 def receipt_path(destination: Path) -> Path:
     """Where the receipt of an output lies: in a folder, or beside a single file."""
-    return destination / RECEIPT if destination.is_dir() else destination.with_name(f"{destination.name}.receipt.json")
+    return (
+        destination / RECEIPT
+        if destination.is_dir()
+        else destination.with_name(f"{destination.name}.receipt.json")
+    )
 
 
 def read(path: Path) -> Receipt:

@@ -1,4 +1,4 @@
-"""Is an output what it should be? Headers against a plan, digests against a receipt, two against each other."""
+"""Is an output what it should be? Headers against a plan, digests against a receipt, A against B."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def check_digests(receipt: Receipt, plan: Plan) -> list[str]:
     """One line for each tensor that ``plan``, made anew, gives other bytes than the receipt says."""
     found = digests({o.key: o.expr for o in plan.outputs})
     problems = [f"{k}: the source does not give it" for k in receipt.tensors if k not in found]
-    problems += [f"{k}: the source gives it, the receipt has it not" for k in found if k not in receipt.tensors]
+    problems += [
+        f"{k}: the source gives it, the receipt has it not" for k in found if k not in receipt.tensors
+    ]
     problems += [
         f"{k}: the source gives digest {found[k]}, the receipt says {t.xxh3_128}"
         for k, t in receipt.tensors.items()

@@ -17,7 +17,10 @@ from remap.cli import options, terminal
 @click.option("--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ...")
 @click.option("--tag", help="Name of the step folder (DeepSpeed); global_step0 without it.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
-@click.option("--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take.")
+@click.option(
+    "--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take."
+)
+@click.option("--sync", is_flag=True, help="Return only when the disk has it (cp does not wait either).")
 @click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before.")
 @options.as_json
 def command(
@@ -34,6 +37,7 @@ def command(
     tag: str | None,
     jobs: int | None,
     memory: int,
+    sync: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -59,6 +63,7 @@ def command(
             tag=tag,
             jobs=jobs,
             memory=memory,
+            sync=sync,
             overwrite=overwrite,
             progress=progress,
         )

@@ -30,7 +30,9 @@ def command(a: Path, b: Path, no_values: bool, as_json: bool) -> None:
     elif found:
         lines = collapse((d.verdict, d.key, d.detail) for d in found)
         terminal.table(
-            [(str(line.count), *line.cells) for line in lines], ("tensors", "differs", "key", ""), frozenset({0})
+            [(str(line.count), *line.cells) for line in lines],
+            ("tensors", "differs", "key", ""),
+            frozenset({0}),
         )
     else:
         what = "keys, shapes and dtypes" if no_values else "bit for bit"

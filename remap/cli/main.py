@@ -8,8 +8,8 @@ from importlib import import_module
 
 import click
 
-from remap import __version__
 from remap.errors import RemapError
+from remap.version import __version__
 
 COMMANDS = {
     "inspect": "what is this? format, keys, sizes, ties",

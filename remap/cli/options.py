@@ -11,11 +11,21 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", re.IGNORECASE)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes: ``500000``, ``5GB``, ``1GiB``."""
 
     name = "size"
@@ -30,12 +40,14 @@ class Size(click.ParamType):
         return size
 
 
-class Setting(click.ParamType):
+class Setting(click.ParamType[tuple[str, str]]):
     """``name=value``."""
 
     name = "name=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
         name, sep, text = value.partition("=")
@@ -46,23 +58,41 @@ class Setting(click.ParamType):
 
 source = click.argument("source", type=click.Path(path_type=Path))
 destination = click.argument("destination", type=click.Path(path_type=Path))
-at = click.option("--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON (it has a version) instead of text.")
-to = click.option("--to", metavar="FORMAT", help="Output format: safetensors, torch, deepspeed-pipeline, deepspeed.")
+at = click.option(
+    "--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous."
+)
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON (it has a version) instead of text."
+)
+to = click.option(
+    "--to", metavar="FORMAT", help="Output format: safetensors, torch, deepspeed-pipeline, deepspeed."
+)
 
 
 def conversion(function: F) -> F:
     """The options that say what is to be converted, and how."""
     for option in (
         at,
-        click.option("--again", multiple=True, metavar="RULE", help="Let this rule apply to names that it made."),
+        click.option(
+            "--again", multiple=True, metavar="RULE", help="Let this rule apply to names that it made."
+        ),
         click.option("--dtype", metavar="TYPE", help="Cast floating-point tensors: f16, bf16, f32, ..."),
         click.option(
-            "-p", "--param", "params", multiple=True, type=Setting(), help="A parameter of a pack (repeatable)."
+            "-p",
+            "--param",
+            "params",
+            multiple=True,
+            type=Setting(),
+            help="A parameter of a pack (repeatable).",
         ),
         click.option("--inverse", is_flag=True, help="Apply the packs backwards."),
         click.option(
-            "-r", "--rules", "rules", multiple=True, metavar="PACK", help="A pack: family/name, or a YAML file (repeatable)."
+            "-r",
+            "--rules",
+            "rules",
+            multiple=True,
+            metavar="PACK",
+            help="A pack: family/name, or a YAML file (repeatable).",
         ),
     ):
         function = option(function)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @options.source
 @options.conversion
 @options.to
-@click.option("--all", "every", is_flag=True, help="A line for every tensor; repeated layers are not collapsed.")
+@click.option(
+    "--all", "every", is_flag=True, help="A line for every tensor; repeated layers are not collapsed."
+)
 @options.as_json
 def command(
     source: Path,
@@ -70,7 +72,8 @@ def print_plan(made: Plan, every: bool = False) -> None:
         )
     nbytes = sum(o.expr.spec.nbytes for o in made.outputs)
     click.echo(
-        f"\n{terminal.count(len(made.outputs), 'tensor')} ({terminal.size(nbytes)}), {len(made.drops):,} dropped"
+        f"\n{terminal.count(len(made.outputs), 'tensor')} ({terminal.size(nbytes)}), "
+        f"{len(made.drops):,} dropped"
     )
     for text in [*made.catalog.warnings, *made.notes]:
         terminal.note(f"note: {text}")

@@ -12,7 +12,9 @@ from remap.errors import VerifyError
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--against", type=click.Path(path_type=Path), help="The source: convert it once more, compare digests.")
+@click.option(
+    "--against", type=click.Path(path_type=Path), help="The source: convert it once more, compare digests."
+)
 @options.as_json
 def command(path: Path, against: Path | None, as_json: bool) -> None:
     """Re-read an output against its receipt. Exit code 4 where it is not what was written."""

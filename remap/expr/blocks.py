@@ -43,7 +43,7 @@ def blocks(expr: Expr, budget: int) -> Iterator[memoryview]:
     for box in _boxes(expr, budget):
         block = _compute(expr, box).contiguous()
         flat = block.as_strided((block.numel(),), (1,))  # one element may carry any stride
-        yield memoryview(flat.view(torch.uint8).numpy())
+        yield flat.view(torch.uint8).numpy().data
 
 
 def peak(expr: Expr, budget: int) -> int:
@@ -79,9 +79,11 @@ def _cost(expr: Expr, box: Box) -> int:
     if isinstance(expr, Take):
         return 2 * _nbytes(expr, box) + NEAR  # what is read, and the elements picked from it
     if isinstance(expr, (Slice, Permute)):
-        return _cost(expr.children[0], _needed(expr, box)[0])  # views
+        return _cost(expr.of, _need(_needed(expr, box)[0]))  # views
     return _nbytes(expr, box) + sum(
-        _cost(child, need) for child, need in zip(expr.children, _needed(expr, box), strict=True) if need is not None
+        _cost(child, need)
+        for child, need in zip(expr.children, _needed(expr, box), strict=True)
+        if need is not None
     )
 
 
@@ -175,7 +177,8 @@ def _reshape(expr: Reshape, box: Box, rows: Tensor) -> Tensor:
     if not expr.spec.shape:
         return flat.reshape(())
     out = flat.reshape(box[0][1] - box[0][0], *expr.spec.shape[1:])
-    return out[(slice(None), *(slice(a, b) for a, b in box[1:]))]
+    index = (slice(None), *(slice(a, b) for a, b in box[1:]))
+    return out[index]
 
 
 def _read(take: Take, box: Box) -> Tensor:

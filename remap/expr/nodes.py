@@ -1,12 +1,12 @@
 """The nodes of an expression. Building one checks it: ``spec`` is right, or UsageError is raised.
 
-    Take      a source tensor, by key and location
-    Slice     [start, stop) along one dimension
-    Concat    parts joined along one dimension
-    Reshape   the same elements in row-major order, another shape
-    Permute   dimensions reordered (transpose is the two-dimensional case)
-    Cast      another element type
-    Pad       elements added before and after along one dimension
+Take      a source tensor, by key and location
+Slice     [start, stop) along one dimension
+Concat    parts joined along one dimension
+Reshape   the same elements in row-major order, another shape
+Permute   dimensions reordered (transpose is the two-dimensional case)
+Cast      another element type
+Pad       elements added before and after along one dimension
 """
 
 from __future__ import annotations

@@ -51,9 +51,7 @@ def lower(expr: Expr) -> list[Run] | None:
         return _concat(expr)
     if isinstance(expr, Permute):
         return _permute(expr)
-    if isinstance(expr, Pad):
-        return _pad(expr)
-    return None
+    return _pad(expr)
 
 
 def _take(take: Take) -> list[Run] | None:

@@ -8,7 +8,7 @@ moves no data; ``remap.stream`` does, and takes digests on the way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Union, runtime_checkable
 
@@ -106,9 +106,7 @@ class Format(Protocol):
         """Read the headers of what ``find`` returned. Raises InputError."""
         ...
 
-    def lay_out(
-        self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions
-    ) -> list[OutFile]:
+    def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """Describe the files that hold ``tensors``. Raises UsageError where the format can't."""
         ...
 

@@ -51,7 +51,9 @@ class DeepSpeed:
             )
         read = torch_zip.read(ranks[0], at=at or "module")
         stale = optimizer_files(path)
-        warning = f"{len(stale)} ZeRO optimizer files hold fp32 copies of the weights; they are not carried along"
+        warning = (
+            f"{len(stale)} ZeRO optimizer files hold fp32 copies of the weights; they are not carried along"
+        )
         return Catalog(
             format=self.name,
             root=path,

@@ -93,7 +93,8 @@ class DeepSpeedPipeline:
         step = options.tag or STEP
         layers = _by_layer(tensors)
         files = [
-            torch_zip.emit(f"{step}/layer_{i:02d}-model_00-model_states.pt", layers[i]) for i in sorted(layers)
+            torch_zip.emit(f"{step}/layer_{i:02d}-model_00-model_states.pt", layers[i])
+            for i in sorted(layers)
         ]
         files.append(torch_zip.emit(f"{step}/mp_rank_00_model_states.pt", {}, MODULE_ONLY))
         files.append(OutFile(LATEST, (Literal(step.encode()),)))
@@ -115,7 +116,7 @@ def _check_one_rank(path: Path, files: list[Path]) -> None:
             f"the layers are cut over {len(ranks)} tensor-parallel ranks ({', '.join(map(str, ranks))}), "
             "and which tensors are cut, and how, the files do not say",
             where=path,
-            remedy="merge them to one rank first; if the second rank's files are left from another run, remove them",
+            remedy="merge them to one rank first; if a rank's files are left from another run, remove them",
         )
     doubled = [f"layer {i}: {', '.join(p.name for p in ps)}" for i, ps in layers.items() if len(ps) > 1]
     if doubled:
@@ -132,8 +133,8 @@ def _warnings(path: Path, ranks: list[Path]) -> list[str]:
     stale = optimizer_files(path)
     if stale:
         warnings.append(
-            f"{len(stale)} ZeRO optimizer files ({stale[0].name}, ...) hold fp32 copies of the weights; beside "
-            "changed layer files they bring the old weights back at the first step. remap does not carry them along"
+            f"{len(stale)} ZeRO optimizer files ({stale[0].name}, ...) hold fp32 copies of the weights; beside changed "
+            "layer files they bring the old weights back at the first step. remap does not carry them along"
         )
     if not ranks:
         warnings.append("no mp_rank_XX_model_states.pt: DeepSpeed's load_checkpoint needs one")
@@ -165,6 +166,6 @@ def _by_layer(tensors: Mapping[str, Expr]) -> dict[int, dict[str, Expr]]:
         raise UsageError(
             "pipeline layer files need keys that begin with a layer's number, as 2.attention.dense.weight",
             problems=wrong,
-            remedy="add the pack that gives them (-r gpt_neox/hf-to-neox, -r magma/from-hf), or choose another --to",
+            remedy="add the pack that gives them (gpt_neox/hf-to-neox, magma/from-hf), or choose another --to",
         )
     return layers

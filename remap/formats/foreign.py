@@ -25,7 +25,8 @@ def describe(path: Path) -> str:
         names = sorted(p.name for p in path.iterdir())
         if not names:
             return "the folder is empty"
-        return f"the folder holds no checkpoint that remap knows (it has {', '.join(names[:5])}{', ...' * (len(names) > 5)})"
+        some = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+        return f"the folder holds no checkpoint that remap knows (it has {some})"
     with path.open("rb") as f:
         head = f.read(512)
     if not head:

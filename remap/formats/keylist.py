@@ -4,7 +4,7 @@ Three spellings are read:
 
     {key: [shape, dtype]}                              what ``remap keys`` writes
     {file: {key: [shape, dtype]}}                      DeepSpeed layer files; layer_02-... gives "2.<key>"
-    {"weight_map": {key: file}}                        a Hugging Face index, whose shards are absent: names only
+    {"weight_map": {key: file}}                        a Hugging Face index without its shards: names only
 
 A file name may end in ``.json`` or ``.json.gz``.
 """
@@ -38,8 +38,9 @@ class KeyList:
         if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
             return []
         if path.name.endswith(".index.json"):
-            shards = set(_load(path).get("weight_map", {}).values())
-            return [] if any((path.parent / str(s)).exists() for s in shards) else [path]
+            shards = _load(path).get("weight_map")
+            there = isinstance(shards, dict) and any((path.parent / str(s)).exists() for s in shards.values())
+            return [] if there else [path]
         return [path]
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
@@ -84,7 +85,7 @@ def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
             inner = {key: value}
         for name, pair in inner.items():
             try:
-                shape, kind = pair  # type: ignore[misc]
+                shape, kind = pair
                 entries[name] = Entry(name, TensorSpec(dtype(kind), tuple(map(int, shape))))
             except (TypeError, ValueError, UsageError):
                 wrong.append(f"{name}: {json.dumps(pair)[:80]}")

@@ -81,10 +81,14 @@ class Safetensors:
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """One file, or shards of at most ``options.shard_size`` bytes and their index, written last."""
-        unknown = [f"{k}: {e.spec.dtype.name}" for k, e in tensors.items() if e.spec.dtype.safetensors is None]
+        unknown = [
+            f"{k}: {e.spec.dtype.name}" for k, e in tensors.items() if e.spec.dtype.safetensors is None
+        ]
         if unknown:
             raise UsageError(
-                "safetensors has no such element type", problems=unknown, remedy="write a torch file (--to torch)"
+                "safetensors has no such element type",
+                problems=unknown,
+                remedy="write a torch file (--to torch)",
             )
         metadata = {"format": "pt", **source.metadata}
         groups = split_shards(_in_file_order(tensors), options.shard_size)
@@ -125,7 +129,7 @@ def _family(path: Path) -> list[Path]:
 
 
 def _first_of_family(paths: list[Path]) -> list[Path]:
-    firsts = {}
+    firsts: dict[object, Path] = {}
     for p in paths:
         member = _FAMILY.fullmatch(p.name)
         firsts.setdefault((member[1], member[3]) if member else p.name, p)

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+HOLE = "\0"
+"""Stands for a number while rows are grouped; no key has it."""
+
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 
 
@@ -23,15 +26,16 @@ def collapse(rows: Iterable[Sequence[str]]) -> list[Line]:
     groups: dict[tuple[str, ...], list[list[list[int]]]] = {}
     for row in rows:
         numbers = [[int(n) for n in _NUMBER.findall(cell)] for cell in row]
-        groups.setdefault(tuple(_NUMBER.sub("#", cell) for cell in row), []).append(numbers)
+        groups.setdefault(tuple(_NUMBER.sub(HOLE, cell) for cell in row), []).append(numbers)
     return [_line(shape, found) for shape, found in groups.items()]
 
 
 def _line(shape: tuple[str, ...], found: list[list[list[int]]]) -> Line:
     cells = []
     for i, cell in enumerate(shape):
-        columns = iter(zip(*(numbers[i] for numbers in found), strict=True))
-        cells.append(re.sub("#", lambda _: _span(next(columns)), cell) if "#" in cell else cell)
+        spans = [_span(column) for column in zip(*(numbers[i] for numbers in found), strict=True)]
+        texts = cell.split(HOLE)
+        cells.append("".join(a + b for a, b in zip(texts, [*spans, ""], strict=True)))
     return Line(tuple(cells), len(found))
 
 

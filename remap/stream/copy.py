@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from zlib import crc32
 
 import xxhash
+from zlib_ng.zlib_ng import crc32  # fifteen times the speed of zlib's, which would halve a copy's
 
 from remap.errors import Damaged
 from remap.expr import blocks
@@ -49,7 +49,7 @@ class Sum:
         if self._expected is not None and self._crc != self._expected:
             file, name = _origin(self._part)
             raise Damaged(
-                f"the bytes do not match the CRC-32 that the file gives for them ({self._crc:08x}, {self._expected:08x})",
+                f"the bytes do not match the CRC-32 that the file gives ({self._crc:08x}, {self._expected:08x})",
                 where=f"{file}: {name}",
                 remedy="the file is damaged; fetch or save it again",
             )

@@ -35,11 +35,13 @@ def write_files(
     *,
     jobs: int | None = None,
     memory: int = MEMORY,
+    sync: bool = False,
     progress: Progress = lambda n: None,
 ) -> Written:
-    """Write ``files`` into ``folder``, which exists and is empty, and sync them to the disk.
+    """Write ``files`` into ``folder``, which exists and is empty.
 
     jobs      threads; each may compute one block of ``memory // jobs`` bytes at a time
+    sync      wait until the disk has them
     progress  called with the number of bytes after every write, from any thread
 
     Raises UsageError where a block can't fit, Damaged where a source's bytes are wrong, OSError.
@@ -53,7 +55,8 @@ def write_files(
             if file.seal is not None:
                 for offset, data in file.seal([sums[number, i].crc for i in range(len(file.parts))]):
                     os.pwrite(fd, data, offset)
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
     finally:
         for fd in fds:
             os.close(fd)

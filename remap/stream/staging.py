@@ -103,7 +103,9 @@ def _check_apart(destination: Path, source: Catalog) -> None:
             remedy="name another folder",
         )
     if any(real in f.parents for f in files) and real.exists() and source.root.is_dir():
-        raise DestinationError("the destination holds the source", where=destination, remedy="name another folder")
+        raise DestinationError(
+            "the destination holds the source", where=destination, remedy="name another folder"
+        )
 
 
 def _check_free(destination: Path, single_file: bool, overwrite: bool) -> None:

@@ -71,4 +71,3 @@ def check_memory(files: Sequence[OutFile], budget: int) -> None:
             problems=[f"{k}: needs {n} bytes" for k, n in large.items()],
             remedy=f"give --memory {max(large.values())} or more",
         )
-

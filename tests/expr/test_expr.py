@@ -31,7 +31,11 @@ def take(file, shape, start=0, strides=None) -> tuple[Take, torch.Tensor]:
 def copied(runs) -> bytes:
     out = b""
     for run in runs:
-        out += bytes(run.nbytes) if isinstance(run, ranges.Fill) else run.file.read_bytes()[run.offset :][: run.nbytes]
+        out += (
+            bytes(run.nbytes)
+            if isinstance(run, ranges.Fill)
+            else run.file.read_bytes()[run.offset :][: run.nbytes]
+        )
     return out
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from remap.dtypes import TABLE
 from remap.expr import Take
 from remap.expr.blocks import evaluate
@@ -13,7 +15,6 @@ from remap.formats import registry
 from remap.formats.base import Format, WriteOptions
 from remap.stream import write_files
 from remap.types import Catalog
-from safetensors.torch import save_file
 
 
 def write(fmt: Format, tensors: dict[str, Take], source: Catalog, folder: Path, **options) -> Path:
@@ -39,7 +40,12 @@ def random_tensors() -> dict[str, torch.Tensor]:
         for t in TABLE
         if t.safetensors
     }
-    return {**tensors, "2.scalar": torch.tensor(3.5), "10.empty": torch.zeros(0, 4), "100.last": torch.arange(6)}
+    return {
+        **tensors,
+        "2.scalar": torch.tensor(3.5),
+        "10.empty": torch.zeros(0, 4),
+        "100.last": torch.arange(6),
+    }
 
 
 class FormatSuite:

@@ -7,6 +7,7 @@ import io
 import tarfile
 
 import pytest
+
 from remap.errors import InputError, NotACheckpoint
 from remap.formats import registry
 

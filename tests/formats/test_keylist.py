@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+
 from remap.errors import Damaged, UsageError
 from remap.formats import keylist, registry
 from remap.types import TensorSpec
@@ -29,7 +30,9 @@ def test_a_gzipped_list_is_read(tmp_path):
 
 
 def test_layer_files_give_their_number_to_the_key(tmp_path):
-    catalog = opened(tmp_path / "k.json", {"layer_02-model_00-model_states.pt": {"norm.weight": [[4], "float16"]}})
+    catalog = opened(
+        tmp_path / "k.json", {"layer_02-model_00-model_states.pt": {"norm.weight": [[4], "float16"]}}
+    )
     assert set(catalog.entries) == {"2.norm.weight"}
 
 

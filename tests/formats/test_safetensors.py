@@ -1,4 +1,4 @@
-"""safetensors: what the library writes is read, what is written the library reads, what is wrong is refused."""
+"""safetensors: what the library writes is read, and the other way round; what is wrong is refused."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import struct
 import pytest
 import torch
 from formats.suite import FormatSuite, random_tensors, source_of, write
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
 from remap.errors import Damaged, Hostile, InputError, NotACheckpoint, UsageError
 from remap.expr import Take
 from remap.formats import registry, safetensors
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 
 class TestSafetensors(FormatSuite):
@@ -47,7 +48,9 @@ def shards(tmp_path):
 def test_the_library_reads_what_is_written(tmp_path):
     tensors = random_tensors()
     source = source_of(tensors, tmp_path / "in.safetensors")
-    root = write(safetensors.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out")
+    root = write(
+        safetensors.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out"
+    )
     found = load_file(root)
     assert found.keys() == tensors.keys()
     for key, value in tensors.items():
@@ -63,9 +66,15 @@ def test_metadata_says_pt_and_keeps_what_was_there(tmp_path):
 
 
 def test_every_tensor_is_aligned_to_its_type(tmp_path):
-    tensors = {"a": torch.ones(3, dtype=torch.uint8), "b": torch.ones(3), "c": torch.ones(1, dtype=torch.int64)}
+    tensors = {
+        "a": torch.ones(3, dtype=torch.uint8),
+        "b": torch.ones(3),
+        "c": torch.ones(1, dtype=torch.int64),
+    }
     source = source_of(tensors, tmp_path / "in.safetensors")
-    root = write(safetensors.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out")
+    root = write(
+        safetensors.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out"
+    )
     for e in safetensors.FORMAT.open(root).entries.values():
         assert e.location.offset % e.spec.dtype.itemsize == 0
 
@@ -78,7 +87,9 @@ def test_shards_hold_at_most_the_size_and_the_index_names_them(tmp_path):
     assert root.name == "model.safetensors.index.json"
     index = json.loads(root.read_text())
     assert index["metadata"]["total_size"] == 5 * 400
-    assert sorted(set(index["weight_map"].values())) == [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    assert sorted(set(index["weight_map"].values())) == [
+        f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)
+    ]
     for key, name in index["weight_map"].items():
         assert load_file(tmp_path / "out" / name)[key].equal(tensors[key])
 
@@ -117,17 +128,19 @@ def test_a_missing_shard_is_named_without_an_index_too(shards):
 
 def test_a_key_that_only_the_index_has_is_named(shards):
     _change_index(shards, lambda m: m.update({"ghost": "model-00001-of-00002.safetensors"}))
-    with pytest.raises(Damaged, match="ghost: the index says model-00001-of-00002.safetensors, but no shard has it|no shard has it"):
+    with pytest.raises(Damaged, match=r"ghost: the index says model-00001-of-00002\.safetensors, but no"):
         registry.open_catalog(shards)
 
 
 def test_a_key_that_only_a_shard_has_is_named(shards):
     save_file({"b.weight": torch.zeros(2), "c": torch.ones(1)}, shards / "model-00002-of-00002.safetensors")
-    with pytest.raises(Damaged, match="c: in model-00002-of-00002.safetensors, not in the index"):
+    with pytest.raises(Damaged, match=r"c: in model-00002-of-00002\.safetensors, not in the index"):
         registry.open_catalog(shards)
 
 
-@pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/x.safetensors", "..\\x.safetensors", "C:\\x", "a/b"])
+@pytest.mark.parametrize(
+    "name", ["../secret.safetensors", "/etc/x.safetensors", "..\\x.safetensors", "C:\\x", "a/b"]
+)
 def test_an_index_that_points_outside_its_folder_is_refused(shards, name):
     _change_index(shards, lambda m: m.update({"a.weight": name}))
     with pytest.raises(Hostile, match="outside its folder"):
@@ -144,7 +157,9 @@ def _change_index(folder, change):
 def test_two_checkpoints_in_one_folder_are_not_chosen_between(tmp_path):
     save_file({"a": torch.ones(1)}, tmp_path / "model.safetensors")
     save_file({"b": torch.ones(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(InputError, match=r"2 checkpoints are here[\s\S]*model\.safetensors[\s\S]*other\.safetensors"):
+    with pytest.raises(
+        InputError, match=r"2 checkpoints are here[\s\S]*model\.safetensors[\s\S]*other\.safetensors"
+    ):
         registry.open_catalog(tmp_path)
     assert set(registry.open_catalog(tmp_path / "other.safetensors").entries) == {"b"}
 
@@ -158,7 +173,12 @@ def test_two_checkpoints_in_one_folder_are_not_chosen_between(tmp_path):
         ({"a": f32(0, 8), "b": f32(4, 12)}, bytes(12), Hostile, "b: the tensor overlaps"),
         ({"a": f32(0, 8)}, bytes(4), Damaged, "is truncated: .* expected"),
         ({"a": f32(0, 8)}, bytes(12), Damaged, "bytes that no tensor owns"),
-        ({"a": f32(0, 8, [3])}, bytes(8), Damaged, r"shape \[3\] of float32 takes 12 bytes, data_offsets give 8"),
+        (
+            {"a": f32(0, 8, [3])},
+            bytes(8),
+            Damaged,
+            r"shape \[3\] of float32 takes 12 bytes, data_offsets give 8",
+        ),
         ({"a": {**f32(0, 8), "dtype": "F7"}}, bytes(8), Damaged, "element type 'F7' is unknown"),
         ({"a": {**f32(0, 8), "shape": [-2]}}, bytes(8), Damaged, "shape"),
         ({"a": {"dtype": "F32"}}, b"", Damaged, "the header's entry is wrong"),
@@ -182,5 +202,5 @@ def test_a_header_longer_than_the_file_is_damage(tmp_path):
 def test_a_shard_that_is_a_git_lfs_pointer_is_named(shards):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12\n"
     (shards / "model-00002-of-00002.safetensors").write_text(pointer)
-    with pytest.raises(NotACheckpoint, match="model-00002-of-00002.safetensors: .*Git LFS pointer"):
+    with pytest.raises(NotACheckpoint, match=r"model-00002-of-00002\.safetensors: .*Git LFS pointer"):
         registry.open_catalog(shards)

@@ -7,12 +7,12 @@ import zlib
 import pytest
 import torch
 import xxhash
+
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
 from remap.expr import Cast, Concat, Pad, Permute, Slice, Take
 from remap.formats.base import CopiedBytes, Literal, OutFile, TensorBytes
-from remap.stream import write_files
-from remap.stream import work
+from remap.stream import work, write_files
 from remap.types import Entry, Location, TensorSpec
 
 
@@ -35,7 +35,12 @@ def folder(tmp_path):
 
 def test_parts_follow_one_another(matrix, folder, tmp_path):
     take, value = matrix
-    parts = (Literal(b"head"), TensorBytes("m", take), CopiedBytes(tmp_path / "source.bin", 0, 7), Literal(b"tail"))
+    parts = (
+        Literal(b"head"),
+        TensorBytes("m", take),
+        CopiedBytes(tmp_path / "source.bin", 0, 7),
+        Literal(b"tail"),
+    )
     write_files([OutFile("sub/x", parts)], folder)
     assert (folder / "sub/x").read_bytes() == b"head" + value.numpy().tobytes() + b"sixteen" + b"tail"
 
@@ -98,6 +103,6 @@ def test_progress_counts_every_byte(matrix, folder):
 
 def test_what_needs_more_than_the_memory_is_refused_before_anything_is_written(matrix, folder):
     cast = Cast(matrix[0], dtype("float64"))
-    with pytest.raises(UsageError, match="k: needs [0-9]+ bytes[\\s\\S]*give --memory"):
+    with pytest.raises(UsageError, match=r"k: needs [0-9]+ bytes[\s\S]*give --memory"):
         write_files([OutFile("x", (TensorBytes("k", cast),))], folder, memory=1000)
     assert list(folder.iterdir()) == []

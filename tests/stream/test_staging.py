@@ -6,6 +6,7 @@ import errno
 import os
 
 import pytest
+
 from remap.errors import DestinationError
 from remap.receipt import RECEIPT
 from remap.stream import Staging
@@ -46,17 +47,18 @@ def test_a_single_file_has_its_receipt_beside_it(tmp_path, source):
 
 
 def test_a_failure_leaves_nothing(tmp_path, source):
-    with pytest.raises(ZeroDivisionError), Staging(
-        tmp_path / "out", source, single_file=False, overwrite=False
-    ) as staging, staging.writing() as folder:
-        (folder / "half").write_text("half")
-        raise ZeroDivisionError
+    def fail():
+        with Staging(tmp_path / "out", source, single_file=False, overwrite=False) as staging:
+            (staging.folder / "half").write_text("half")
+            raise ZeroDivisionError
+
+    pytest.raises(ZeroDivisionError, fail)
     assert names(tmp_path) == ["source"]
 
 
 def test_what_exists_is_refused(tmp_path, source):
     staged(tmp_path / "out", source)
-    with pytest.raises(DestinationError, match="exists already[\\s\\S]*--overwrite"):
+    with pytest.raises(DestinationError, match=r"exists already[\s\S]*--overwrite"):
         staged(tmp_path / "out", source)
 
 
@@ -95,8 +97,11 @@ def test_a_destination_that_holds_the_source_is_refused(tmp_path, source):
 
 
 def test_no_room_is_said_with_both_numbers(tmp_path, source):
-    with Staging(tmp_path / "out", source, single_file=False, overwrite=False) as staging, pytest.raises(
-        DestinationError, match="the output takes 1000000000000000000 bytes, the disk has [0-9]+ free"
+    with (
+        Staging(tmp_path / "out", source, single_file=False, overwrite=False) as staging,
+        pytest.raises(
+            DestinationError, match=r"the output takes 1000000000000000000 bytes, the disk has [0-9]+ free"
+        ),
     ):
         staging.check_room(10**18)
 
@@ -105,9 +110,11 @@ def test_no_room_is_said_with_both_numbers(tmp_path, source):
     ("code", "message"), [(errno.ENOSPC, "the disk is full"), (errno.EACCES, "no permission")]
 )
 def test_what_the_system_refuses_is_explained(tmp_path, source, code, message):
-    with pytest.raises(DestinationError, match=message), Staging(
-        tmp_path / "out", source, single_file=False, overwrite=False
-    ) as staging, staging.writing():
+    with (
+        pytest.raises(DestinationError, match=message),
+        Staging(tmp_path / "out", source, single_file=False, overwrite=False) as staging,
+        staging.writing(),
+    ):
         raise OSError(code, os.strerror(code), "somewhere")
     assert names(tmp_path) == ["source"]
 

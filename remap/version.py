@@ -1,0 +1,3 @@
+"""The version of remap, for the package's metadata, ``--version`` and receipts."""
+
+__version__ = "0.1.0"
