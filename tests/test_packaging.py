@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,16 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     unpacked = next(out.glob("remap-*"))
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=unpacked)
     return next(out.glob("*.whl"))
+
+
+def test_setup_cfg_names_every_package() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    there = {
+        p.parent.relative_to(ROOT).as_posix().replace("/", ".") for p in ROOT.glob("remap/**/__init__.py")
+    }
+    named = config["options"]["packages"].split()
+    assert named == [*sorted(there), "remap_rules"], "mend [options] packages in setup.cfg"
 
 
 def test_the_wheel_holds_every_module_and_every_pack(wheel: Path) -> None:
