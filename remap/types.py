@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING, Union
 
 from remap.dtypes import DType, dtype
 from remap.errors import UsageError
+
+if TYPE_CHECKING:
+    from remap.expr.nodes import Expr
 
 _SPEC = re.compile(r"([a-z0-9_.]+)\[([0-9, ]*)\]")
 
@@ -96,13 +100,50 @@ class Scattered:
         return None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Derived:
+    """A tensor that no file holds as it is: its value is that of an expression over stored ones.
+
+    Two entries are tied where they share one Derived, the very object.
+    """
+
+    expr: Expr
+
+    @property
+    def file(self) -> Path | None:
+        """The file that holds the first tensor of the expression, None where only its key is known."""
+        where = self._first().location
+        return where.file if where else None
+
+    @property
+    def offset(self) -> int:
+        """Where that tensor begins in ``file``."""
+        where = self._first().location
+        return where.offset if where else 0
+
+    @property
+    def crc32(self) -> None:
+        """No file has a checksum of a value that it does not hold."""
+        return None
+
+    def _first(self) -> Entry:
+        node = self.expr
+        while node.children:
+            node = node.children[0]
+        return node.entry  # type: ignore[union-attr]  # what has no children is a Take
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One tensor of a catalog. ``location`` is None where only the key list is known."""
 
     key: str
     spec: TensorSpec
-    location: Location | Scattered | None = None
+    location: Place | None = None
+
+
+Place = Union[Location, Scattered, Derived]
+"""How the bytes of a tensor are found."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +151,8 @@ class Catalog:
     """The table that a reader returns: every tensor, none of its data.
 
     format    name of the format that read it
-    root      the file or folder that the user pointed at, resolved
+    root      the file or folder that stands for the checkpoint: an index, a step folder, a file
+    asked     what the user pointed at: ``root``, a file of the checkpoint, or a folder that holds it
     files     every file that belongs to the checkpoint, sorted
     entries   key -> entry, in the order of the file
     metadata  text that the format keeps beside the tensors
@@ -126,6 +168,7 @@ class Catalog:
     root: Path
     files: tuple[Path, ...]
     entries: Mapping[str, Entry]
+    asked: Path | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     opaque: tuple[str, ...] = ()
@@ -147,7 +190,7 @@ class Catalog:
 
 def find_ties(entries: Iterable[Entry]) -> dict[str, str]:
     """Key -> first key for entries that share one location and spec. Empty tensors are never tied."""
-    first: dict[tuple[Location | Scattered, TensorSpec], str] = {}
+    first: dict[tuple[Place, TensorSpec], str] = {}
     ties: dict[str, str] = {}
     for e in entries:
         if e.location is None or e.spec.numel == 0:

@@ -4,6 +4,6 @@
 moves contiguous bytes; ``blocks`` computes the rest, block by block. Nothing here reads a header.
 """
 
-from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take, takes
+from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Same, Slice, Take, takes
 
-__all__ = ["Cast", "Concat", "Expr", "Pad", "Permute", "Reshape", "Slice", "Take", "takes"]
+__all__ = ["Cast", "Concat", "Expr", "Pad", "Permute", "Reshape", "Same", "Slice", "Take", "takes"]

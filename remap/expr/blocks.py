@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from remap.dtypes import DType
 from remap.errors import Damaged, UsageError
 from remap.expr import ranges
-from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take
+from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Same, Slice, Take, takes
 from remap.expr.ranges import row_major
-from remap.types import Location, Span, TensorSpec
+from remap.types import Derived, Location, Span, TensorSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,6 +77,8 @@ def _nbytes(expr: Expr, box: Box) -> int:
 def _cost(expr: Expr, box: Box) -> int:
     """Bytes held while ``_compute(expr, box)`` runs: its result and everything it is made of."""
     if isinstance(expr, Take):
+        if isinstance(expr.entry.location, Derived):
+            return _cost(expr.entry.location.expr, box)
         return 2 * _nbytes(expr, box) + NEAR  # what is read, and the elements picked from it
     if isinstance(expr, (Slice, Permute)):
         return _cost(expr.of, _need(_needed(expr, box)[0]))  # views
@@ -93,8 +95,8 @@ def _needed(expr: Expr, box: Box) -> list[Box | None]:
         return [_along(box, expr.dim, box[expr.dim][0] + expr.start, box[expr.dim][1] + expr.start)]
     if isinstance(expr, Permute):
         return [tuple(box[expr.dims.index(d)] for d in range(len(box)))]
-    if isinstance(expr, Cast):
-        return [box]
+    if isinstance(expr, (Cast, Same)):
+        return [box for _ in expr.children]
     if isinstance(expr, Reshape):
         return [_rows_of(expr, box)]
     if isinstance(expr, Pad):
@@ -141,7 +143,8 @@ def _compute(expr: Expr, box: Box) -> Tensor:
     import torch
 
     if isinstance(expr, Take):
-        return _read(expr, box)
+        derived = expr.entry.location
+        return _compute(derived.expr, box) if isinstance(derived, Derived) else _read(expr, box)
     needs = _needed(expr, box)
     if isinstance(expr, Slice):
         return _compute(expr.of, _need(needs[0]))
@@ -154,6 +157,8 @@ def _compute(expr: Expr, box: Box) -> Tensor:
     if isinstance(expr, Concat):
         parts = [_compute(p, need) for p, need in zip(expr.parts, needs, strict=True) if need is not None]
         return parts[0] if len(parts) == 1 else torch.cat(parts, expr.dim)
+    if isinstance(expr, Same):
+        return _agreed(expr, box)
     out = torch.full(
         [b - a for a, b in box], expr.value, dtype=getattr(torch, expr.spec.dtype.name), device="cpu"
     )
@@ -163,6 +168,35 @@ def _compute(expr: Expr, box: Box) -> Tensor:
         length = need[expr.dim][1] - need[expr.dim][0]
         out.narrow(expr.dim, start, length).copy_(_compute(expr.of, need))
     return out
+
+
+def _agreed(expr: Same, box: Box) -> Tensor:
+    """The first copy, after all others turned out to have its very bits."""
+    import torch
+
+    first = _compute(expr.parts[0], box).contiguous()
+    raw = first.reshape(-1).view(torch.uint8)
+    odd = []
+    for part in expr.parts[1:]:
+        other = _compute(part, box).contiguous()
+        if not torch.equal(raw, other.reshape(-1).view(torch.uint8)):
+            odd.append(
+                f"{_origin(part)} differs by up to {(other.double() - first.double()).abs().max():.3g}"
+            )
+    if odd:
+        raise Damaged(
+            "copies of one tensor do not agree",
+            where=_origin(expr.parts[0]),
+            problems=odd,
+            remedy="the files are of different steps, or the run drifted apart; take the first copies by "
+            "`remap reshard --replicas first`",
+        )
+    return first
+
+
+def _origin(expr: Expr) -> str:
+    entry = next(takes(expr)).entry
+    return f"{entry.location.file}: {entry.key}" if entry.location else entry.key
 
 
 def _need(box: Box | None) -> Box:
@@ -185,6 +219,7 @@ def _read(take: Take, box: Box) -> Tensor:
     where, spec = take.entry.location, take.spec
     if where is None:
         raise UsageError("only the key list is known, there are no bytes to read", where=take.entry.key)
+    assert not isinstance(where, Derived)
     strides = row_major(spec.shape)
     if isinstance(where, Location):
         strides = where.strides if where.strides is not None else strides

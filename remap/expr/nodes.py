@@ -178,7 +178,27 @@ class Pad:
         return (self.of,)
 
 
-Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad]
+@dataclass(frozen=True)
+class Same:
+    """One tensor in several copies (replicas of model-parallel ranks): reading it raises Damaged where a
+    copy departs from the first, bit by bit."""
+
+    parts: tuple[Expr, ...]
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check(bool(self.parts), "no copies of anything")
+        first = self.parts[0].spec
+        for p in self.parts:
+            _check(p.spec == first, f"copies of one tensor are {first} and {p.spec}")
+        _set(self, first.dtype, first.shape)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.parts
+
+
+Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad, Same]
 
 
 def _set(node: Expr, dtype: DType, shape: tuple[int, ...]) -> None:

@@ -16,7 +16,7 @@ from typing import Union
 
 from remap.errors import UsageError
 from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take
-from remap.types import Scattered, Span
+from remap.types import Derived, Scattered, Span
 
 SMALLEST_RUN = 1024
 """Bytes. Pieces below this cost more in system calls than computing the tensor does."""
@@ -51,7 +51,9 @@ def lower(expr: Expr) -> list[Run] | None:
         return _concat(expr)
     if isinstance(expr, Permute):
         return _permute(expr)
-    return _pad(expr)
+    if isinstance(expr, Pad):
+        return _pad(expr)
+    return None  # copies are to be compared
 
 
 def _take(take: Take) -> list[Run] | None:
@@ -62,6 +64,8 @@ def _take(take: Take) -> list[Run] | None:
             where=take.entry.key,
             remedy="give the checkpoint itself instead of its key list",
         )
+    if isinstance(where, Derived):
+        return lower(where.expr)
     if isinstance(where, Scattered):
         whole = _Joined()
         whole.extend(where.spans)

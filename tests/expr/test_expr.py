@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
-from remap.expr import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take, blocks, ranges
-from remap.types import Entry, Location, Scattered, Span, TensorSpec
+from remap.expr import Cast, Concat, Expr, Pad, Permute, Reshape, Same, Slice, Take, blocks, ranges
+from remap.types import Derived, Entry, Location, Scattered, Span, TensorSpec
 
 
 @pytest.fixture(scope="module")
@@ -229,3 +229,37 @@ def test_a_file_that_ends_inside_a_piece_is_named(file):
     entry = Entry("weight", TensorSpec(dtype("int32"), (8,)), Scattered(spans))
     with pytest.raises(Damaged, match=r"numbers\.bin: weight: the file ends inside"):
         blocks.evaluate(Take(entry))
+
+
+def test_a_derived_tensor_lowers_and_computes_as_its_expression(file):
+    left, one = take(file, (8, 4), start=10)
+    right, two = take(file, (8, 4), start=100)
+    joined = Concat((left, right), 1)
+    derived = Take(Entry("t", joined.spec, Derived(joined)))
+    value = torch.cat([one, two], 1)
+    assert torch.equal(blocks.evaluate(Permute(derived, (1, 0))), value.T)
+    assert ranges.lower(derived) == ranges.lower(joined)
+    assert blocks.peak(derived, 1 << 30) == blocks.peak(joined, 1 << 30)
+    assert derived.entry.location.file == file
+
+
+def test_copies_that_agree_are_one_tensor(file):
+    expr, value = take(file, (8, 4))
+    assert torch.equal(blocks.evaluate(Same((expr, expr))), value)
+
+
+def test_copies_that_differ_are_refused_with_both_places(file, tmp_path):
+    expr, value = take(file, (8, 4))
+    value = value.clone()
+    value[7, 3] += 5
+    (tmp_path / "other.bin").write_bytes(raw(value))
+    other = Take(Entry("t", expr.spec, Location(tmp_path / "other.bin", 0)))
+    with pytest.raises(Damaged, match=r"numbers\.bin: t: copies .* do not agree") as caught:
+        blocks.evaluate(Same((expr, expr, other)))
+    assert caught.value.problems == (f"{tmp_path / 'other.bin'}: t differs by up to 5",)
+
+
+def test_copies_of_different_shapes_are_refused_when_built(file):
+    expr, _ = take(file, (8, 4))
+    with pytest.raises(UsageError, match="copies of one tensor"):
+        Same((expr, Slice(expr, 0, 0, 4)))
