@@ -133,8 +133,9 @@ def _warnings(path: Path, ranks: list[Path]) -> list[str]:
     stale = optimizer_files(path)
     if stale:
         warnings.append(
-            f"{len(stale)} ZeRO optimizer files ({stale[0].name}, ...) hold fp32 copies of the weights; beside changed "
-            "layer files they bring the old weights back at the first step. remap does not carry them along"
+            f"{len(stale)} ZeRO optimizer files ({stale[0].name}, ...) hold fp32 copies of the weights; "
+            "beside changed layer files they bring the old weights back at the first step. remap does not "
+            "carry them along"
         )
     if not ranks:
         warnings.append("no mp_rank_XX_model_states.pt: DeepSpeed's load_checkpoint needs one")
@@ -166,6 +167,6 @@ def _by_layer(tensors: Mapping[str, Expr]) -> dict[int, dict[str, Expr]]:
         raise UsageError(
             "pipeline layer files need keys that begin with a layer's number, as 2.attention.dense.weight",
             problems=wrong,
-            remedy="add the pack that gives them (gpt_neox/hf-to-neox, magma/from-hf), or choose another --to",
+            remedy="add the pack that gives them (gpt_neox/hf-to-neox, magma/from-hf), or use another --to",
         )
     return layers

@@ -5,6 +5,7 @@ Adding a format is one module with a FORMAT, and its line here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from remap.types import Catalog
 MODULES = {
     "deepspeed-pipeline": "remap.formats.deepspeed_pipeline",
     "deepspeed": "remap.formats.deepspeed",
+    "dcp": "remap.formats.dcp.folder",
     "safetensors": "remap.formats.safetensors",
     "torch": "remap.formats.torch_files",
     "keys": "remap.formats.keylist",
@@ -50,7 +52,7 @@ def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
                 problems=[f"{f.name}: {root}" for f, root in found],
                 remedy="point at a file of the one that you mean",
             )
-        return found[0][0].open(found[0][1], at=at)
+        return replace(found[0][0].open(found[0][1], at=at), asked=path)
     except PermissionError as e:
         raise InputError("no permission to read it", where=e.filename or path) from None
     except OSError as e:

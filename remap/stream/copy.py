@@ -49,7 +49,7 @@ class Sum:
         if self._expected is not None and self._crc != self._expected:
             file, name = _origin(self._part)
             raise Damaged(
-                f"the bytes do not match the CRC-32 that the file gives ({self._crc:08x}, {self._expected:08x})",
+                f"the bytes have CRC-32 {self._crc:08x}, the file says {self._expected:08x}",
                 where=f"{file}: {name}",
                 remedy="the file is damaged; fetch or save it again",
             )

@@ -92,7 +92,7 @@ def _resolved(destination: Path) -> Path:
 
 def _check_apart(destination: Path, source: Catalog) -> None:
     """Neither may lie in the other: a source is never written to."""
-    root = source.root.resolve()
+    root = (source.asked or source.root).resolve()
     files = {f.resolve() for f in source.files}
     real = destination.resolve()
     inside = root.is_dir() and (real == root or root in real.parents)
@@ -102,7 +102,7 @@ def _check_apart(destination: Path, source: Catalog) -> None:
             where=destination,
             remedy="name another folder",
         )
-    if any(real in f.parents for f in files) and real.exists() and source.root.is_dir():
+    if any(real in f.parents for f in files) and any(real.iterdir()):
         raise DestinationError(
             "the destination holds the source", where=destination, remedy="name another folder"
         )

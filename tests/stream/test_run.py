@@ -85,7 +85,7 @@ def test_a_seal_is_told_the_crc_of_every_part(matrix, folder):
 
 def test_a_source_that_belies_its_checksum_is_damage(matrix, folder, tmp_path):
     entry = Entry("m", matrix[0].spec, Location(tmp_path / "source.bin", 16, None, crc32=12345))
-    with pytest.raises(Damaged, match="m: the bytes do not match the CRC-32"):
+    with pytest.raises(Damaged, match="m: the bytes have CRC-32"):
         write_files([OutFile("x", (TensorBytes("m", Take(entry)),))], folder)
 
 

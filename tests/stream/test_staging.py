@@ -52,7 +52,8 @@ def test_a_failure_leaves_nothing(tmp_path, source):
             (staging.folder / "half").write_text("half")
             raise ZeroDivisionError
 
-    pytest.raises(ZeroDivisionError, fail)
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert names(tmp_path) == ["source"]
 
 
