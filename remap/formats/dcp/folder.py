@@ -1,0 +1,37 @@
+"""The ``dcp`` format: a folder of torch.distributed.checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from remap.expr import Expr
+from remap.formats.base import OutFile, WriteOptions
+from remap.formats.dcp import reader, writer
+from remap.types import Catalog
+
+
+class Dcp:
+    """The ``dcp`` format: ``.metadata`` and ``.distcp`` files in a folder."""
+
+    name = "dcp"
+    title = "torch.distributed.checkpoint folder (.metadata and .distcp)"
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """The folder that ``path`` is, or is a file of."""
+        return reader.find(path)
+
+    def claims(self, root: Path) -> Iterable[Path]:
+        """The ``.distcp`` files, which begin as torch files do."""
+        return reader.distcp_files(root)
+
+    def open(self, path: Path, *, at: str | None = None) -> Catalog:
+        """Read ``.metadata`` and the headers of the items. Raises InputError, UsageError."""
+        return reader.open_folder(path, at, self.name)
+
+    def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
+        """One ``.distcp`` file, or several of at most ``options.shard_size`` bytes. Raises UsageError."""
+        return writer.lay_out(tensors, source, options)
+
+
+FORMAT = Dcp()

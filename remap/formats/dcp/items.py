@@ -1,0 +1,98 @@
+"""Opens the items of a DCP folder: torch.save archives that lie one after another in ``.distcp`` files.
+
+An item is a zip of its own, at any byte of the file; its tensor's bytes are a record of it. Only
+headers and the small pickles are read. Source: torch ``distributed/checkpoint/filesystem.py``
+(``_write_item``).
+"""
+
+from __future__ import annotations
+
+import mmap
+from contextlib import ExitStack
+from pathlib import Path
+
+from remap.errors import Damaged, InputError
+from remap.formats.dcp.metadata import Item
+from remap.formats.torch_state import is_row_major
+from remap.formats.zip_container import Archive, read_window
+from remap.pickles.graph import plain
+from remap.pickles.screen import screen
+from remap.pickles.survey import Survey, survey
+from remap.pickles.walk import Walk, walk
+from remap.types import Location, TensorSpec
+
+OPEN_FILES = 64
+
+
+class Items:
+    """The open files of a folder; use as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._maps: dict[str, mmap.mmap] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Items:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        self._maps.clear()
+
+    def tensor(self, item: Item, spec: TensorSpec, name: str) -> Location:
+        """Where the bytes of a tensor item lie. Raises Damaged where it isn't a tensor of ``spec``."""
+        archive, walked, found = self._open(item, name)
+        ref = found.tensors.get(id(walked.root))
+        where = f"{archive.path}: {name}"
+        if ref is None or ref.dtype is None or ref.storage is None:
+            what = ref.kind if ref else "not a tensor"
+            raise InputError(f"its bytes at {item.offset} are {what}", where=where)
+        if (ref.dtype, ref.shape) != (spec.dtype, spec.shape):
+            raise Damaged(
+                f"{TensorSpec(ref.dtype, ref.shape)} is stored where .metadata says {spec}", where=where
+            )
+        record = archive.records.get(f"data/{ref.storage.key}")
+        if record is None or record.nbytes != ref.storage.nbytes:
+            raise Damaged(f"storage {ref.storage.key} is not as its pickle says", where=where)
+        if "byteorder" in archive.records and archive.read("byteorder") != b"little" and ref.itemsize > 1:
+            raise InputError("it was written on a big-endian machine", where=where)
+        dense = is_row_major(ref.shape, ref.strides)
+        whole = dense and ref.offset == 0 and spec.nbytes == record.nbytes
+        return Location(
+            archive.path,
+            record.offset + ref.offset * ref.itemsize,
+            None if dense else ref.strides,
+            record.crc32 if whole else None,
+        )
+
+    def value(self, item: Item, name: str) -> object:
+        """The plain value of an item that is no tensor; objects in it are ``graph.Opaque`` markers."""
+        return plain(self._open(item, name)[1].root)
+
+    def _open(self, item: Item, name: str) -> tuple[Archive, Walk, Survey]:
+        path = self._folder / item.file
+        archive = read_window(path, self._map(item.file, name), item.offset, item.nbytes)
+        if "data.pkl" not in archive.records:
+            raise Damaged(f"the item at byte {item.offset} is no torch file", where=f"{path}: {name}")
+        where = f"{path}: {name}: data.pkl"
+        walked = walk(archive.read("data.pkl"), where=where)
+        screen(walked, where=where)
+        return archive, walked, survey(walked.root, where)
+
+    def _map(self, file: str, name: str) -> mmap.mmap:
+        if file not in self._maps:
+            if len(self._maps) >= OPEN_FILES:
+                self.__exit__()
+            path = self._folder / file
+            try:
+                f = self._stack.enter_context(path.open("rb"))
+                self._maps[file] = self._stack.enter_context(
+                    mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+                )
+            except FileNotFoundError:
+                raise Damaged(
+                    f"the file is missing; it holds {name!r} and maybe more", where=path, remedy="fetch it"
+                ) from None
+            except ValueError:
+                raise Damaged("the file is empty", where=path, remedy="fetch it again") from None
+        return self._maps[file]

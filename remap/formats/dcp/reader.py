@@ -1,0 +1,108 @@
+"""Opens a DCP folder: its metadata and the headers of the items that were asked for make a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from remap.errors import Damaged
+from remap.formats.chunks import Box, assemble
+from remap.formats.companions import companions, read_config
+from remap.formats.dcp.items import Items
+from remap.formats.dcp.metadata import Metadata, Tensor, read_metadata
+from remap.formats.dcp.tree import Selection, select
+from remap.types import Catalog, Entry, Location, Scattered, TensorSpec
+
+METADATA = ".metadata"
+SUFFIX = ".distcp"
+UNFINISHED = ".metadata.tmp"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A DCP folder that was read: what a writer needs to carry the rest of it along."""
+
+    path: Path
+    metadata: Metadata
+    selection: Selection
+
+
+def find(path: Path) -> list[Path]:
+    """The DCP folder that ``path`` is, or is a file of; [] where it is none."""
+    if path.is_dir():
+        folder = path
+    elif path.name in (METADATA, UNFINISHED) or path.suffix == SUFFIX:
+        folder = path.parent
+    else:
+        return []
+    if (folder / METADATA).is_file() or distcp_files(folder) or (folder / UNFINISHED).is_file():
+        return [folder]
+    return []
+
+
+def distcp_files(folder: Path) -> list[Path]:
+    """The ``.distcp`` files of a folder, sorted."""
+    return sorted(p for p in folder.iterdir() if p.suffix == SUFFIX and p.is_file())
+
+
+def open_folder(path: Path, at: str | None, fmt: str) -> Catalog:
+    """The catalog of a DCP folder. Raises Damaged, Hostile, InputError, UsageError."""
+    if not (path / METADATA).is_file():
+        raise Damaged(
+            "there is no .metadata, which DCP writes last: the save did not finish",
+            where=path,
+            remedy="fetch .metadata, or take an earlier step; without it nobody knows what lies where",
+        )
+    metadata = read_metadata(path / METADATA)
+    selection = select(metadata, at, path)
+    used = {c.item.file for t in metadata.tensors.values() for c in t.chunks}
+    used |= {i.file for i in metadata.objects.values()}
+    _check_files(path, used)
+    with Items(path) as items:
+        entries = {
+            key: Entry(key, TensorSpec(t.dtype, t.shape), _locate(path, name, t, items))
+            for key, name in selection.names.items()
+            for t in (metadata.tensors[name],)
+        }
+    stray = [p.name for p in distcp_files(path) if p.name not in used]
+    folder = Folder(path, metadata, selection)
+    return Catalog(
+        format=fmt,
+        root=path,
+        files=tuple(sorted([path / METADATA, *(path / f for f in used)])),
+        entries=entries,
+        config=read_config(path),
+        opaque=metadata.opaque,
+        extras=selection.extras,
+        companions=companions(path),
+        warnings=tuple(f"{name} belongs to another save: .metadata does not name it" for name in stray),
+        native=folder,
+    )
+
+
+def _check_files(folder: Path, names: Iterable[str]) -> None:
+    missing = sorted(n for n in names if not (folder / n).is_file())
+    if missing:
+        raise Damaged(
+            f"{len(missing)} of the files that .metadata names are missing",
+            where=folder,
+            problems=missing,
+            remedy="fetch the missing files into the same folder",
+        )
+
+
+def _locate(folder: Path, name: str, tensor: Tensor, items: Items) -> Location | Scattered:
+    boxes = [
+        Box(c.offsets, c.sizes, items.tensor(c.item, TensorSpec(tensor.dtype, c.sizes), name))
+        for c in tensor.chunks
+    ]
+    if not boxes and 0 in tensor.shape:
+        return Location(folder / METADATA, 0)
+    return assemble(TensorSpec(tensor.dtype, tensor.shape), boxes, f"{folder}: {name}")
+
+
+def values(folder: Folder) -> Mapping[str, object]:
+    """The plain value of every item that is no tensor, by flat name."""
+    with Items(folder.path) as items:
+        return {name: items.value(item, name) for name, item in folder.metadata.objects.items()}

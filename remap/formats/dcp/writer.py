@@ -1,0 +1,144 @@
+"""Lays out a DCP folder that ``torch.distributed.checkpoint.load`` reads on any number of ranks.
+
+Every tensor is an archive in ``__{i}_0.distcp``: whole, or cut along its first dimension over as
+many files as ranks are asked for, as FSDP2 cuts it. Written from a DCP folder, everything else in
+it (optimizer, step, configuration) is carried along, item by item, unopened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from remap.errors import UsageError
+from remap.expr import Expr
+from remap.formats.base import CopiedBytes, Literal, OutFile, Part, Seal, WriteOptions
+from remap.formats.dcp.emit import write_metadata
+from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
+from remap.formats.dcp.reader import METADATA, Folder
+from remap.formats.index import split_shards
+from remap.formats.torch_emit import PREFIX, VERSION, check_names, new_tensors, skeleton
+from remap.formats.torch_locate import dotted
+from remap.formats.zip_layout import lay_out_zip
+from remap.pickles.emit import Writer
+from remap.types import Catalog
+
+
+def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
+    """The ``.distcp`` files, then ``.metadata``. Raises UsageError."""
+    if options.name is not None:
+        raise UsageError(f"DCP needs a folder, {options.name} is a file's name", remedy="name a folder")
+    check_names(tensors)
+    folder = source.native if isinstance(source.native, Folder) else None
+    files = _Files(folder)
+    for number, group in enumerate(split_shards(tensors, options.shard_size)):
+        for key, expr in group.items():
+            files.add(number, key, expr)
+    files.carry()
+    return files.finish()
+
+
+class _File:
+    """One ``.distcp`` file that is being laid out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._parts: list[Part] = []
+        self._seals: list[tuple[int, int, int, Seal]] = []
+        self._pos = 0
+
+    def add(self, parts: Sequence[Part], seal: Seal | None = None) -> Item:
+        """Append an item. ``seal`` is that of its own archive."""
+        start = self._pos
+        if seal is not None:
+            self._seals.append((len(self._parts), len(parts), start, seal))
+        self._parts += parts
+        self._pos += sum(p.nbytes for p in parts)
+        return Item(self.name, start, self._pos - start)
+
+    def finish(self, carries: bool) -> OutFile:
+        """The file; its seal is those of its archives, moved to where they lie."""
+        seals = tuple(self._seals)
+
+        def seal(crcs: Sequence[int]) -> list[tuple[int, bytes]]:
+            return [
+                (start + offset, data)
+                for first, count, start, inner in seals
+                for offset, data in inner(crcs[first : first + count])
+            ]
+
+        return OutFile(self.name, tuple(self._parts), seal if seals else None, carries)
+
+
+class _Files:
+    """All files of the folder, and the metadata that grows with them."""
+
+    def __init__(self, folder: Folder | None) -> None:
+        self._folder = folder
+        self._place: Path_ = folder.selection.at if folder else ()
+        self._files: dict[int, _File] = {}
+        self._tensors: dict[str, Tensor] = {}
+        self._objects: dict[str, Item] = {}
+        self._paths: dict[str, Path_] = {}
+        self._carries = False
+
+    def _file(self, number: int) -> _File:
+        return self._files.setdefault(number, _File(f"__{number}_0.distcp"))
+
+    def add(self, number: int, key: str, expr: Expr) -> None:
+        """A tensor, into file ``number``."""
+        name = dotted((*self._place, key))
+        parts, seal = _archive(key, expr)
+        item = self._file(number).add(parts, seal)
+        shape = expr.spec.shape
+        self._tensors[name] = Tensor(expr.spec.dtype, shape, (Chunk((0,) * len(shape), shape, item),))
+        self._paths[name] = self._path(name)
+
+    def _path(self, name: str) -> Path_:
+        """The path of a tensor: as it was, else a key of the innermost dict whose name it begins with."""
+        if self._folder is None:
+            return (name,)
+        paths = self._folder.metadata.paths
+        if name in paths:
+            return paths[name]
+        within = {p[:-1] for p in paths.values()}
+        outer = max((p for p in within if name.startswith(f"{dotted(p)}.")), key=len, default=())
+        return (*outer, name[len(dotted(outer)) + 1 :] if outer else name)
+
+    def carry(self) -> None:
+        """Copy what the source holds beside the tensors; a file of the source is a file of the output."""
+        if self._folder is None:
+            return
+        metadata = self._folder.metadata
+        chosen = set(self._folder.selection.names.values())
+        beside = [n for n in metadata.paths if n not in chosen]
+        taken = sorted(set(beside) & self._tensors.keys())
+        if taken:
+            raise UsageError("these names are taken by what else the folder holds", problems=taken)
+        numbers: dict[str, int] = {}
+        for name in beside:
+            self._carries = True
+            self._paths[name] = metadata.paths[name]
+            if name in metadata.objects:
+                self._objects[name] = self._copy(metadata.objects[name], numbers)
+            else:
+                old = metadata.tensors[name]
+                chunks = (Chunk(c.offsets, c.sizes, self._copy(c.item, numbers)) for c in old.chunks)
+                self._tensors[name] = Tensor(old.dtype, old.shape, tuple(chunks))
+
+    def _copy(self, item: Item, numbers: dict[str, int]) -> Item:
+        assert self._folder is not None
+        number = numbers.setdefault(item.file, len(self._files))
+        return self._file(number).add([CopiedBytes(self._folder.path / item.file, item.offset, item.nbytes)])
+
+    def finish(self) -> list[OutFile]:
+        """All files; ``.metadata`` is the last."""
+        metadata = write_metadata(Metadata(self._tensors, self._objects, self._paths))
+        files = [f.finish(self._carries) for f in self._files.values()]
+        return [*files, OutFile(METADATA, (Literal(metadata),))]
+
+
+def _archive(key: str, expr: Expr) -> tuple[Sequence[Part], Seal | None]:
+    """The archive that ``torch.save`` would write of one tensor."""
+    nodes, records = new_tensors({key: expr}, taken=())
+    out = lay_out_zip(key, PREFIX, [*skeleton(Writer().write(nodes[key])), *records, VERSION])
+    return out.parts, out.seal
