@@ -1,0 +1,55 @@
+"""``remap rules``: the packs that come with remap, and one that is wrong."""
+
+from __future__ import annotations
+
+import json
+
+HEAD = "remap: 1\npack: test/p\nversion: 1.0.0\ntitle: a test\n"
+
+
+def test_list_has_every_pack_with_its_title(remap):
+    ran = remap("rules", "list", "--json")
+    packs = {p["pack"]: p["title"] for p in json.loads(ran.out)["packs"]}
+    assert packs["magma/from-hf"] == "Hugging Face GPT-NeoX (Pythia) to MAGMA"
+
+
+def test_all_packs_are_sound(remap):
+    ran = remap("rules", "lint")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith(" sound\n")
+
+
+def test_all_packs_do_what_their_examples_say(remap):
+    ran = remap("rules", "test")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith(" as their examples say\n")
+
+
+def test_lint_names_what_is_missing(remap, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(HEAD + "stages:\n  - rules:\n      - {id: a, from: 'x', to: 'y'}\n")
+    ran = remap("rules", "lint", path)
+    assert ran.code == 1
+    assert "no evidence" in ran.out
+    assert "no examples" in ran.out
+
+
+def test_a_pack_that_does_not_load_is_said_with_its_line(remap, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(HEAD + "stages:\n  - rules:\n      - {id: a, form: 'x', to: 'y'}\n")
+    ran = remap("rules", "test", path)
+    assert ran.code == 2
+    assert "p.yaml:7" in ran.out
+    assert "from" in ran.out
+
+
+def test_an_example_that_does_not_hold_fails(remap, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        HEAD
+        + "stages:\n  - rules:\n      - {id: a, from: 'x', to: 'y'}\n"
+        + "examples:\n  - given: {x: 'f32[2]'}\n    expect: {z: 'f32[2]'}\n"
+    )
+    ran = remap("rules", "test", path)
+    assert ran.code == 1
+    assert "example-differs" in ran.out
