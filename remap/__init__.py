@@ -7,7 +7,7 @@
 ``remap.api`` has the whole flow; its names are handed on here.
 """
 
-from remap.api import convert, diff, open, plan, verify
+from remap.api import audit, convert, diff, open, plan, verify
 from remap.version import __version__
 
-__all__ = ["__version__", "convert", "diff", "open", "plan", "verify"]
+__all__ = ["__version__", "audit", "convert", "diff", "open", "plan", "verify"]

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import remap.receipt as receipts
 import remap.verify as checks
+from remap.audit import audit as run_audit
+from remap.audits.baseline import read as read_baseline
+from remap.audits.policy import Policy
+from remap.audits.policy_file import load_policy
+from remap.audits.report import Report
+from remap.audits.target import Target, open_target
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
 from remap.expr import Take
@@ -182,6 +188,44 @@ def _replay(receipt: Receipt, source: Catalog) -> Plan:
         inverse=any(step.inverse for step in receipt.steps),
         remembered={step.pack: step.params for step in receipt.steps},
         cast=find_dtype(receipt.dtype) if receipt.dtype else None,
+    )
+
+
+def audit(
+    source: Source,
+    against: Source | Target,
+    rules: Iterable[str | Path] = (),
+    *,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    dtype: str | None = None,
+    again: Iterable[str] = (),
+    at: str | None = None,
+    policy: str | Path | Policy | None = None,
+    baseline: str | Path | None = None,
+    values: bool = False,
+) -> Report:
+    """Does ``source`` load into ``against``, and if not, why?
+
+    against   a checkpoint, a key list, a folder with a config.json only, ``package.module:function``
+              or ``path.py:function`` that returns an nn.Module, or a Target
+    policy    a shipped one by name (strict, magma, lora, finetune-head), or a YAML file
+    baseline  a file of known findings
+    values    compare values, too, where both sides have them
+
+    The other arguments are those of ``plan``.
+    """
+    catalog = open(source, at=at)
+    made = None
+    if tuple(rules) or dtype:
+        made = plan(catalog, rules, inverse=inverse, params=params, dtype=dtype, again=again)
+    return run_audit(
+        catalog,
+        open_target(against),
+        made,
+        load_policy(policy),
+        baseline=read_baseline(Path(baseline)) if baseline else None,
+        values=values,
     )
 
 

@@ -1,0 +1,68 @@
+"""The baseline: findings that are known, in a file, so that only news fails.
+
+``{"version": 1, "findings": ["RM201 lm_head.bias", ...]}``, sorted, so that a change of it reads well in a
+diff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from remap.audits.finding import Judged
+from remap.errors import UsageError
+
+VERSION = 1
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    findings: list[str]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Fingerprints of known findings."""
+
+    fingerprints: frozenset[str]
+
+
+def read(path: Path) -> Baseline:
+    """Read a baseline. Raises UsageError."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except OSError as e:
+        raise UsageError(
+            f"the baseline can't be read: {e.strerror}", where=path, remedy="--update-baseline writes one"
+        ) from None
+    except msgspec.MsgspecError as e:
+        raise UsageError(f"not a baseline: {e}", where=path, remedy="--update-baseline writes one") from None
+    if found.version != VERSION:
+        raise UsageError(f"version {found.version}; this remap reads {VERSION}", where=path)
+    return Baseline(frozenset(found.findings))
+
+
+def dump(judged: Iterable[Judged]) -> str:
+    """The text of a baseline in which everything that fails is known. What must always fail stays out of
+    it."""
+    known = sorted(
+        {j.finding.fingerprint for j in judged if j.level == "fail" and is_pardonable(j.finding.category)}
+    )
+    return (
+        msgspec.json.format(msgspec.json.encode({"version": VERSION, "findings": known}), indent=1).decode()
+        + "\n"
+    )
+
+
+def is_pardonable(category: str) -> bool:
+    """May a baseline or a waiver let it pass?"""
+    return category not in UNPARDONABLE
+
+
+UNPARDONABLE = frozenset(
+    {"zero-overlap", "collision", "expectation", "coverage", "expired-waiver", "unused-waiver"}
+)
+"""About the whole: there is nothing in them to get used to."""

@@ -1,0 +1,1 @@
+"""The categories of findings; each module is one. See ``remap.audits.category``."""

@@ -1,0 +1,1 @@
+"""Keys that the target has and the source does not give."""

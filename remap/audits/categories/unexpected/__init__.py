@@ -1,0 +1,1 @@
+"""Keys that the source gives and the target does not have."""

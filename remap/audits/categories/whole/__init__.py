@@ -1,0 +1,1 @@
+"""Findings about the comparison as a whole, and about the policy."""

@@ -1,0 +1,1 @@
+"""What names look like: adapters, buffers, wrappers, quantisation, ... Facts only, each with its source."""

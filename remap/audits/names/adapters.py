@@ -1,0 +1,50 @@
+"""Keys of adapters: LoRA and its kin, bottleneck adapters, prefixes, prompts.
+
+Sources: peft ``tuners/*/model.py`` and ``tuners/*/layer.py`` (attributes ``adapter_layer_names``,
+``other_param_names``); kohya-ss sd-scripts ``networks/lora.py`` (lora_down, lora_up), LyCORIS (hada, lokr,
+dora_scale); MAGMA ``magma/adapters.py`` (``adapter``, with ``adapter_scale`` where it is parallel).
+"""
+
+from __future__ import annotations
+
+import re
+
+_ADAPTER = re.compile(
+    r"(?:^|\.)(?:"
+    r"lora_(?:A|B|E|embedding_A|embedding_B|magnitude_vector|bottleneck|dropout|down|up|mid|ranknum)"
+    r"|(?:randlora|vera|road|hra|oft|boft|hada|lokr|vblora|fourierft|shira|c3a|miss|bone|waveft|delora|gralora)_\w+"
+    r"|ia3_l|dora_scale|loha_\w+|ranknum|trainable_tokens_\w+|token_adapter"
+    r"|adapters?|adapter_scale|adapter_layers?|adaption_\w+|side_adapter"
+    r"|prompt_embeddings|prompt_encoder|prefix_encoder|prefix_tokens|soft_prompts?|modules_to_save"
+    r")(?:\.|$)"
+)
+"""Whole segments."""
+
+_PAIRS = (
+    ("lora_A", "lora_B"),
+    ("lora_embedding_A", "lora_embedding_B"),
+    ("lora_down", "lora_up"),
+    ("hada_w1_a", "hada_w1_b"),
+)
+"""Two factors of one matrix: one without the other is of no use."""
+
+
+def is_adapter(key: str) -> bool:
+    """Is it a tensor of an adapter, by its name?"""
+    return _ADAPTER.search(key) is not None
+
+
+def kind(key: str) -> str:
+    """The segment that says so: ``lora_A``, ``adapter``; empty where there is none."""
+    found = _ADAPTER.search(key)
+    return found[0].strip(".") if found else ""
+
+
+def partner(key: str) -> str:
+    """The other factor of a pair; empty for what has none."""
+    segments = key.split(".")
+    for a, b in _PAIRS:
+        for one, other in ((a, b), (b, a)):
+            if one in segments:
+                return ".".join(other if s == one else s for s in segments)
+    return ""

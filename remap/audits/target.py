@@ -1,0 +1,111 @@
+"""What a checkpoint is to be loaded into: keys, shapes, which are buffers, which are tied.
+
+    Target            the value
+    from_catalog      a checkpoint or key list as target
+    open_target       a path, ``module:function``, a folder with a config.json only, a layout's name
+
+What needs torch or transformers is found by a dotted name in ``OPENERS`` and imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+from remap.errors import UsageError
+from remap.formats import registry
+from remap.formats.keylist import UNKNOWN
+from remap.types import Catalog, TensorSpec
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a checkpoint is to be loaded into.
+
+    name        how reports call it
+    specs       key -> spec, in the model's order
+    buffers     keys that are buffers; None where that isn't known (a key list has names only)
+    ties        key -> the first key that shares its storage
+    names_only  shapes and dtypes are not known
+    catalog     the checkpoint that it was read from, where its values may be compared
+    config      the model's config.json
+    """
+
+    name: str
+    specs: Mapping[str, TensorSpec]
+    buffers: frozenset[str] | None = None
+    ties: Mapping[str, str] = field(default_factory=dict)
+    names_only: bool = False
+    catalog: Catalog | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
+
+
+def names_only(catalog: Catalog) -> bool:
+    """Was it read from an index whose shards are absent?"""
+    return any(e.spec is UNKNOWN for e in catalog.entries.values())
+
+
+def from_catalog(catalog: Catalog) -> Target:
+    """A checkpoint or a key list as the target."""
+    return Target(
+        name=str(catalog.root),
+        specs={k: e.spec for k, e in catalog.entries.items()},
+        ties=catalog.aliases,
+        names_only=names_only(catalog),
+        catalog=catalog,
+        config=catalog.config,
+    )
+
+
+Opener = Callable[[str], Target]
+OPENERS = {
+    "function": "remap.integrations.torch_model:open_function",
+    "config": "remap.integrations.transformers_model:open_folder",
+}
+"""What opens a target that is no file of tensors: dotted name of a function from its text to a Target."""
+
+
+def open_target(what: str | Path | Catalog | Target, *, at: str | None = None) -> Target:
+    """The target that ``what`` names. Raises UsageError, InputError.
+
+    A path is a checkpoint, a key list, or a Hugging Face folder with a ``config.json`` and no weights.
+    ``package.module:function`` and ``path.py:function`` return an ``nn.Module``.
+    """
+    if isinstance(what, Target):
+        return what
+    if isinstance(what, Catalog):
+        return from_catalog(what)
+    text = str(what)
+    path = Path(text).expanduser()
+    if path.exists():
+        if _config_only(path):
+            return _opener("config")(text)
+        return from_catalog(registry.open_catalog(path, at=at))
+    if ":" in text:
+        return _opener("function")(text)
+    raise UsageError(
+        "nothing to audit against: no such file or folder",
+        where=text,
+        remedy="give a checkpoint, a key list (remap keys MODEL -o keys.json), a folder with config.json, "
+        "package.module:function or path.py:function",
+    )
+
+
+def _opener(kind: str) -> Opener:
+    module, _, name = OPENERS[kind].partition(":")
+    found: Opener = getattr(import_module(module), name)
+    return found
+
+
+def _config_only(path: Path) -> bool:
+    """A Hugging Face folder whose weights are absent."""
+    if not path.is_dir() or not (path / "config.json").is_file():
+        return False
+    try:
+        is_model = "model_type" in json.loads((path / "config.json").read_bytes())
+    except (ValueError, OSError):
+        return False
+    return is_model and not registry.find(path)
