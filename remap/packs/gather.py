@@ -87,11 +87,10 @@ def _same_captures(rule: Rule) -> None:
         for template in side:
             if template.captures.keys() != side[0].captures.keys():
                 raise PackError(f"{side[0].text!r} and {template.text!r} capture different things")
-            for axis in (a for several in rule.axes for a in several if a in template.captures):
-                if template.captures[axis].kind != "int":
-                    raise PackError(
-                        f"{axis!r} stands on one side only and is no number", remedy=f"{{{axis}:int}}"
-                    )
+    captures = {n: c for t in (*sources, *rule.targets) for n, c in t.captures.items()}
+    for axis in (a for several in rule.axes for a in several if a != LIST):
+        if captures[axis].kind != "int":
+            raise PackError(f"{axis!r} stands on one side only and is no number", remedy=f"{{{axis}:int}}")
 
 
 def _named(found: Sequence[Axis]) -> str:

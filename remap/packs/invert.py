@@ -12,7 +12,7 @@ from dataclasses import replace
 from remap.ops.base import NoInverse, Op
 from remap.packs.matching import trouble
 from remap.packs.pack import Direction, Rule, RuleStage
-from remap.packs.template import Capture, Template
+from remap.packs.template import Capture, Index, Template
 
 
 def rules_for(stage: RuleStage, direction: Direction) -> tuple[Rule, ...]:
@@ -36,7 +36,7 @@ def inverted(rule: Rule) -> Rule:
         return rule
     reason = no_inverse(rule)
     if reason is not None:
-        sources = tuple(t.flipped() for t in rule.targets if trouble(t) is None)
+        sources = tuple(_loosened(t).flipped() for t in rule.targets)
         return replace(
             rule, does="refuse", sources=sources, targets=(), ops=(), because=reason, optional=True
         )
@@ -47,6 +47,12 @@ def inverted(rule: Rule) -> Rule:
     targets = tuple(s.flipped() for s in rule.sources if isinstance(s, Template))
     ops = tuple(o for o in map(_undone, reversed(rule.ops)) if not isinstance(o, NoInverse))
     return replace(rule, sources=sources, targets=targets, ops=ops, expect=None)
+
+
+def _loosened(template: Template) -> Template:
+    """The same with any number where there is arithmetic: enough to see that a key came from it."""
+    done = [Capture(None, "int") if isinstance(e, Index) and e.captures else e for e in template.elements]
+    return replace(template, elements=tuple(done))
 
 
 def no_inverse(rule: Rule) -> str | None:

@@ -115,9 +115,7 @@ def checked(root: Node, file: str) -> RawPack:
         raise PackError("a pack is a mapping", where=f"{file}:{root.line}", remedy="see `remap rules new`")
     structs = list(_walk(root, RawPack))
     _refuse(file, [p for node, struct in structs for p in _unknown(node, struct, file)])
-    # The whole last: what is wrong in a part was said there.
-    wrong = [p for node, struct in reversed(structs) for p in _wrong(node, struct, file)]
-    _refuse(file, list(dict.fromkeys(wrong)))
+    _refuse(file, [p for node, struct in structs for p in _wrong(node, struct, file)])
     return msgspec.convert(root.plain(), RawPack)
 
 
@@ -148,9 +146,13 @@ def _walk(node: Node, struct: type[msgspec.Struct]) -> Iterator[tuple[Node, type
     for name, inner in _LISTS.get(struct, {}).items():
         child = node.mapping.get(name)
         if child is not None:
-            for member in child.items or child.mapping.values():
+            for member in _parts(child):
                 if isinstance(member.value, dict):
                     yield from _walk(member, inner)
+
+
+def _parts(node: Node) -> list[Node]:
+    return node.items or list(node.mapping.values())
 
 
 def _unknown(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[str]:
@@ -162,8 +164,13 @@ def _unknown(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[st
 
 
 def _wrong(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[str]:
+    """What is wrong with a node's own entries; its parts are looked at by themselves."""
+    own = {k: n.plain() for k, n in node.mapping.items()}
+    for name in _LISTS.get(struct, {}):
+        if name in own and all(isinstance(m.value, dict) for m in _parts(node.mapping[name])):
+            own[name] = type(own[name])()
     try:
-        msgspec.convert(node.plain(), struct)
+        msgspec.convert(own, struct)
     except msgspec.ValidationError as e:
         what, _, path = str(e).partition(" - at `$")
         at = _line(node, path.rstrip("`"))

@@ -1,0 +1,88 @@
+"""Where a parameter's value comes from, in this order: given, set, remembered, config, keys, default."""
+
+from __future__ import annotations
+
+import pytest
+from packs.language import catalog, renamed, renames, rules
+
+from remap.errors import PlanError, UsageError
+from remap.plan import make_plan
+
+LAYERS = """
+    layers: {from_config: [text.num_layers, num_layers], or_count: ["h.{i:int}.**", "l.{i:int}.**"]}
+"""
+NORM = '- {id: norm, from: "ln.{p}", to: "{layers+3}.{p}", optional: true}\n'
+REST = '- {id: rest, from: "h.{i:int}.{x}", to: "l.{i}.{x}", optional: true}\n'
+KEYS = ["h.0.w", "h.0.b", "h.1.w", "ln.w"]
+
+
+def test_a_count_is_of_distinct_captures() -> None:
+    assert renamed(rules(NORM + REST, LAYERS), KEYS)["ln.w"] == "5.w"
+
+
+def test_config_comes_before_the_count() -> None:
+    plan = make_plan(catalog(KEYS, {"num_layers": 7}), [rules(NORM + REST, LAYERS)])
+    assert renames(plan)["ln.w"] == "10.w"
+
+
+def test_a_dotted_path_leads_into_the_config() -> None:
+    config = {"text": {"num_layers": 9}, "num_layers": 7}
+    plan = make_plan(catalog(KEYS, config), [rules(NORM + REST, LAYERS)])
+    assert renames(plan)["ln.w"] == "12.w"
+
+
+def test_what_a_receipt_remembers_comes_before_the_config() -> None:
+    the = rules(NORM + REST, LAYERS)
+    plan = make_plan(catalog(KEYS, {"num_layers": 7}), [the], remembered={"test/pack": {"layers": 4}})
+    assert renames(plan)["ln.w"] == "7.w"
+
+
+def test_what_is_given_comes_first() -> None:
+    the = rules(NORM + REST, LAYERS)
+    plan = make_plan(catalog(KEYS), [the], params={"layers": "1"}, remembered={"test/pack": {"layers": 4}})
+    assert renames(plan)["ln.w"] == "4.w"
+    assert plan.steps[0].params == {"layers": 1}
+
+
+def test_without_a_value_the_rule_that_needs_it_says_what_was_tried() -> None:
+    with pytest.raises(PlanError, match="without a value") as e:
+        renamed(rules(NORM, LAYERS), ["ln.w"])
+    assert "config.json has no num_layers" in e.value.problems[0]
+    assert e.value.remedy == "give it: -p layers=..."
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "1.5", "²"])
+def test_a_number_must_be_one(value: str) -> None:
+    with pytest.raises(UsageError, match="no whole number"):
+        renamed(rules(NORM, LAYERS), ["ln.w"], params={"layers": value})
+
+
+def test_an_unknown_parameter_is_an_error() -> None:
+    with pytest.raises(UsageError, match="no pack here has a parameter 'layer'; did you mean 'layers'"):
+        renamed(rules(NORM, LAYERS), ["ln.w"], params={"layer": "3"})
+
+
+HEAD = "head: {choices: [embed_out, lm_head], default: embed_out, or_present: {lm_head: lm_head.weight}}"
+HEADS = '- {id: head, from: "{head}.weight", to: "out.weight"}'
+
+
+@pytest.mark.parametrize("head", ["embed_out", "lm_head"])
+def test_a_spelling_is_accepted_and_restored(head: str) -> None:
+    the = rules(HEADS, HEAD)
+    there = make_plan(catalog([f"{head}.weight"]), [the])
+    assert renames(there) == {f"{head}.weight": "out.weight"}
+    remembered = {step.pack: step.params for step in there.steps}
+    back = make_plan(catalog(["out.weight"]), [the], inverse=True, remembered=remembered)
+    assert renames(back) == {"out.weight": f"{head}.weight"}
+
+
+def test_a_choice_must_be_one() -> None:
+    with pytest.raises(UsageError, match="not one of its choices; did you mean 'lm_head'"):
+        renamed(rules(HEADS, HEAD), ["embed_out.weight"], params={"head": "lmhead"})
+
+
+def test_a_choice_may_be_empty_text() -> None:
+    prefix = 'prefix: {choices: {bare: "", model: "model."}, default: bare, or_present: {model: "model.**"}}'
+    the = rules('- {id: r, from: "{prefix}layers.{x}", to: "l.{x}"}', prefix)
+    assert renamed(the, ["layers.w"]) == {"layers.w": "l.w"}
+    assert renamed(the, ["model.layers.w"]) == {"model.layers.w": "l.w"}

@@ -1,0 +1,41 @@
+"""The regex escape hatch: full match, stated inverse, a time limit."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from packs.language import renamed, rules
+
+from remap.errors import PlanError
+
+
+def test_a_pattern_renames_and_its_stated_inverse_undoes_it() -> None:
+    the = rules(r"""
+        - id: r
+          regex: 'h(?P<i>\d+)_(?P<x>\w+)'
+          to: "h.{i}.{x}"
+          inverse: {from: "h.{i}.{x}", to: "h{i}_{x}"}
+    """)
+    assert renamed(the, ["h12_w"]) == {"h12_w": "h.12.w"}
+    assert renamed(the, ["h.12.w"], inverse=True) == {"h.12.w": "h12_w"}
+
+
+def test_a_pattern_matches_the_whole_key() -> None:
+    the = rules(r"""
+        - {id: r, regex: 'attn\.bias', to: "b", inverse: none, because: test}
+        - {keep: "**"}
+    """)
+    assert renamed(the, ["h.attn.bias"]) == {"h.attn.bias": "h.attn.bias"}
+
+
+def test_a_hostile_pattern_is_stopped_with_its_line() -> None:
+    the = rules("""
+        - {id: r, regex: '(?P<x>(?:a|aa)+)+b', to: "{x}", inverse: none, because: test}
+        - {keep: "**"}
+    """)
+    began = time.monotonic()
+    with pytest.raises(PlanError, match=r"took more than 1 s") as e:
+        renamed(the, ["a" * 60])
+    assert e.value.where == "test.yaml:7 (rule r)"
+    assert time.monotonic() - began < 3
