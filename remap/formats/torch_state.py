@@ -97,6 +97,12 @@ class TorchFile:
                 raise KeyError(".".join(map(str, path[: i + 1])))
         return plain(node)
 
+    def entries_at(self, *path: Step) -> dict[str, Entry]:
+        """The tensors of the dict at ``path``, {} where there is none. Raises InputError for tensors
+        that can't be read."""
+        node = follow(self.contents.walked.root, path)
+        return _entries(Contents(**{**vars(self.contents), "node": node}))
+
 
 def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state_dict: bool) -> TorchFile:
     """Find the state dict of a file whose pickle was walked, and read its entries.
@@ -104,7 +110,7 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
     ``state_dict=False``: a file without one opens too. Raises NotACheckpoint, UsageError where
     ``at`` is wrong or needed, InputError for tensors that can't be read.
     """
-    root, tensors = contents.walked.root, contents.survey.tensors
+    root = contents.walked.root
     place = (
         locate(root, contents.survey, contents.path, required=state_dict)
         if at is None
@@ -127,7 +133,7 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
         None if place is None else dotted(place),
         opaque,
         tuple(warnings),
-        len(tensors),
+        contents.survey.count,
         tuple(extras),
         contents,
     )

@@ -7,19 +7,23 @@ and back where it is. Memo numbers never move. FRAME lengths are computed anew.
 
 Renaming and renaming back gives the same bytes. A pickler memoises every string that it writes, so
 a literal without a memo slot is a reference that an earlier edit had to spell out; it becomes a
-reference again once a slot holds its text.
+reference again once a slot holds its text. Where several slots hold it, the literal is put into a
+slot past all others, whose number says which one was meant (protocols below 4, which number their
+slots themselves).
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping
 
 from remap.pickles.nodes import Text
 from remap.pickles.text import PYTHON2, encode_text
 from remap.pickles.walk import Walk
 
+LONG_BINPUT = 0x72
 Edit = tuple[int, int, bytes]
 """(start, stop, replacement)."""
 
@@ -47,39 +51,75 @@ def _edits(stream: bytes, walked: Walk, wanted: Mapping[int, str]) -> list[Edit]
     holds: dict[int, str] = {}
     edits: list[Edit] = []
     references = _references(stream, walked, wanted)
+    first: dict[Kind, int] = {}
+    marks = Counter(s % (walked.free + 1) for s in walked.slots.values() if s > walked.free)
     for site in walked.sites:
+        slot = walked.slots.get(id(site))
+        if site.source is None and slot is not None:
+            first.setdefault(_kind(site, site.text), slot)
         if id(site) in references:
-            edits.append((site.start, site.stop, references[id(site)]))
+            edits.append(references[id(site)])
             continue
         text = wanted.get(id(site), site.text)
         held = site.text if site.source is None else holds.get(id(site.source), site.source.text)
         if text != held:
-            edits.append((site.start, site.stop, encode_text(text, _literal_op(site))))
+            new = encode_text(text, _literal_op(site)) + _mark(site, walked, first, marks, len(stream))
+            edits.append((site.start, site.stop, new))
         if text != site.text:
             holds[id(site)] = text
     return edits
 
 
-def _references(stream: bytes, walked: Walk, wanted: Mapping[int, str]) -> dict[int, bytes]:
-    """Site of a literal without a slot -> the reference that stands for it.
+Kind = tuple[str, bool]
+"""A string, and whether it is one of Python 2."""
 
-    {} unless there is one for every such literal: then the stream has been through a tool that
-    removes unused slots, and its literals are its own.
+
+def _kind(site: Text, text: str) -> Kind:
+    return text, _literal_op(site) in PYTHON2
+
+
+def _mark(site: Text, walked: Walk, first: Mapping[Kind, int], marks: Counter[int], limit: int) -> bytes:
+    """For a reference that is spelled out: the opcode that notes its slot, where that is needed.
+
+    A mark is slot ``free + 1 + slot``, and ``free + 1`` further for each other mark of that slot.
     """
-    first: dict[tuple[str, bool], bytes] = {}
-    references: dict[int, bytes] = {}
+    if site.source is None or walked.protocol >= 4:
+        return b""
+    slot = walked.slots.get(id(site.source))
+    if slot is None or first.get(_kind(site, site.text)) == slot:
+        return b""
+    mark = (walked.free + 1) * (1 + marks[slot]) + slot
+    marks[slot] += 1
+    return bytes([LONG_BINPUT]) + struct.pack("<I", mark) if mark < limit else b""
+
+
+def _references(stream: bytes, walked: Walk, wanted: Mapping[int, str]) -> dict[int, Edit]:
+    """Site of a literal that was a reference -> the edit that makes it one again.
+
+    Literals without a slot are left alone unless there is a reference for every one: else the
+    stream has been through a tool that removes unused slots, and its literals are its own.
+    """
+    first: dict[Kind, bytes] = {}
+    held: dict[int, Kind] = {}
+    bare: dict[int, Edit] = {}
+    marked: dict[int, Edit] = {}
+    complete = True
+    read = {id(site.source) for site in walked.sites}
     for site in walked.sites:
-        if site.source is not None:
-            continue
-        text = (wanted.get(id(site), site.text), site.op in PYTHON2)
+        kind = _kind(site, wanted.get(id(site), site.text))
         slot = walked.slots.get(id(site))
-        if slot is not None:
-            first.setdefault(text, _get(slot, stream[site.stop]))
-        elif text in first:
-            references[id(site)] = first[text]
-        else:
-            return {}
-    return references
+        if slot is not None and slot > walked.free and stream[site.stop] == LONG_BINPUT:
+            meant = slot % (walked.free + 1)
+            if held.get(meant) == kind and id(site) not in read:
+                marked[id(site)] = (site.start, site.stop + 5, _get(meant, stream[site.stop]))
+        elif slot is not None:
+            held[slot] = kind
+            if site.source is None:
+                first.setdefault(kind, _get(slot, stream[site.stop]))
+        elif site.source is None:
+            complete = complete and kind in first
+            bare[id(site)] = (site.start, site.stop, first.get(kind, b""))
+    return {**marked, **bare} if complete else marked
 
 
 def _get(slot: int, put: int) -> bytes:

@@ -14,7 +14,15 @@ from remap.errors import Damaged, Hostile
 from remap.pickles.graph import mapping_pairs
 from remap.pickles.machine import MISTRUST
 from remap.pickles.nodes import ByteString, Call, Dict, Global, List, Persistent, Set, Text, Value
-from remap.pickles.tensors import REMEDY, StorageRef, TensorRef, is_tensor_call, read_storage, read_tensor
+from remap.pickles.tensors import (
+    REMEDY,
+    StorageRef,
+    TensorRef,
+    is_tensor_call,
+    is_wrapper,
+    read_storage,
+    read_tensor,
+)
 
 MAX_DEPTH = 500
 """Real files nest a dozen levels; Python itself gives up at about 1000."""
@@ -30,10 +38,17 @@ class Survey:
 
     tensors   id of the tensor's call -> the tensor, in order
     storages  key -> storage
+    wrappers  how many of the tensors are a Parameter around another of them
     """
 
     tensors: dict[int, TensorRef] = field(default_factory=dict)
     storages: dict[str, StorageRef] = field(default_factory=dict)
+    wrappers: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of tensors, each Parameter once."""
+        return len(self.tensors) - self.wrappers
 
 
 def survey(root: Value, where: str) -> Survey:
@@ -112,14 +127,22 @@ def _call_children(node: Call, found: Survey, where: str) -> list[Value]:
         ref = found.tensors[id(node)] = read_tensor(node, where)
         if ref.storage is not None:
             _note_storage(ref.storage, found, where)
-        if node.steps is None and len(node.args) == 6 and ref.dtype is not None and _is_empty(node.args[5]):
-            return []  # nearly every tensor: storage and sizes are read, and there are no hooks
+        if ref.dtype is not None and _is_simple(node):
+            return []
+        found.wrappers += is_wrapper(node)
     if mapping_pairs(node) is not None:
         _check_unique(node, where)
     children: list[Value] = [node.function, *node.args]
     for _, values in node.steps or ():
         children.extend(values)
     return children
+
+
+def _is_simple(node: Call) -> bool:
+    """True for nearly every tensor: nothing in it but what ``read_tensor`` has looked at."""
+    if node.steps or len(node.args) != 6 or type(node.args[2]) is Call:
+        return False
+    return type(node.args[4]) is bool and _is_empty(node.args[5])
 
 
 def _is_empty(hooks: Value) -> bool:

@@ -92,6 +92,11 @@ def is_tensor_call(call: Call) -> bool:
     return f.module == "torch._tensor" and f.name == "_rebuild_from_type_v2"
 
 
+def is_wrapper(call: Call) -> bool:
+    """True where a tensor call makes a Parameter of another tensor call, its first argument."""
+    return type(call.function) is Global and call.function.name in _WRAPPED
+
+
 def read_tensor(call: Call, where: str) -> TensorRef:
     """What a tensor call describes, bounds checked against the storage it names.
 

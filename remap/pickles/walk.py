@@ -10,6 +10,7 @@ the rest is in ``opcodes``. What no pickler writes, or what loaders read differe
 from __future__ import annotations
 
 import gc
+import itertools
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ class Walk:
     frames    (offset of the FRAME opcode, first byte inside, end), in order
     sites     every push of a string, in order
     slots     id of a string's site -> the memo slot that keeps it
+    free      the first memo slot that is never written
     globals   (module, name) of every global named, in order
     called    those of them that the stream calls as functions; ``getattr`` of a class and a name is
               how protocols below 4 name a nested class, and counts as that name
@@ -46,6 +48,7 @@ class Walk:
     frames: tuple[tuple[int, int, int], ...]
     sites: list[Text]
     slots: dict[int, int]
+    free: int
     globals: tuple[tuple[str, str], ...]
     called: frozenset[tuple[str, str]]
 
@@ -76,6 +79,7 @@ def walk(data: Stream, start: int = 0, *, where: str) -> Walk:
         tuple(machine.frames),
         machine.sites,
         {id(node): slot for slot, node in machine.memo.items() if type(node) is Text},
+        next(slot for slot in itertools.count() if slot not in machine.memo),
         tuple(machine.globals),
         frozenset(machine.called),
     )
@@ -113,9 +117,9 @@ def _run(m: Machine) -> Value:
             pos += 1
         elif op == 0x72:  # LONG_BINPUT
             slot = _U4(data, pos)[0]
-            if slot > count:
+            if slot > stop:
                 m.op_start = start
-                raise m.hostile(f"memo slot {slot} after {count} opcodes: loaders reserve memory for as many")
+                raise m.hostile(f"memo slot {slot} in {stop} bytes: loaders reserve memory for as many")
             memo[slot] = stack[-1]
             pos += 4
         elif op == 0x68 or op == 0x6A:  # BINGET, LONG_BINGET
