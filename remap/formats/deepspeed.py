@@ -61,6 +61,7 @@ class DeepSpeed:
             entries=read.entries,
             config=read_config(path.parent),
             opaque=tuple(read.opaque),
+            extras=tuple(k for k in read.extras if k not in MODULE_ONLY),
             companions=companions(path.parent),
             warnings=(warning,) if stale else (),
             native=read,

@@ -80,6 +80,7 @@ class DeepSpeedPipeline:
             entries=entries,
             config=read_config(path.parent),
             opaque=tuple(sorted(opaque)),
+            extras=tuple(_extras(ranks)),
             companions=companions(path.parent),
             warnings=tuple(_warnings(path, ranks)),
         )
@@ -126,6 +127,15 @@ def _check_one_rank(path: Path, files: list[Path]) -> None:
             problems=doubled,
             remedy="remove the files that do not belong to this checkpoint",
         )
+
+
+def _extras(ranks: list[Path]) -> list[str]:
+    """What the rank files hold that a fresh one does not: optimizer, arguments, random states."""
+    if not ranks:
+        return []
+    read = torch_zip.read(ranks[0], state_dict=False)
+    names = [k for k in read.keys if isinstance(k, str) and k not in MODULE_ONLY]
+    return [k for k in names if read.plain(k) not in (None, [], {})]
 
 
 def _warnings(path: Path, ranks: list[Path]) -> list[str]:

@@ -1,0 +1,158 @@
+"""DeepSpeed's folders: the number in a file's name is part of the key; what is unclear is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from formats.suite import FormatSuite, source_of, write
+
+from remap.errors import Damaged, InputError, UsageError
+from remap.expr import Take
+from remap.expr.blocks import evaluate
+from remap.formats import deepspeed, deepspeed_pipeline, registry
+from remap.formats.base import WriteOptions
+
+
+class TestDeepSpeedPipeline(FormatSuite):
+    name = "deepspeed-pipeline"
+
+
+class TestDeepSpeed(FormatSuite):
+    name = "deepspeed"
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """Two layers with a gap, and a third with three digits, as DeepSpeed lays them out."""
+    step = tmp_path / "run/global_step3"
+    step.mkdir(parents=True)
+    for i in (0, 2, 100):
+        torch.save(
+            {"norm.weight": torch.full((4,), float(i))}, step / f"layer_{i:02d}-model_00-model_states.pt"
+        )
+    torch.save({"module": None, "mp_world_size": 1, "dp_world_size": 1}, step / "mp_rank_00_model_states.pt")
+    (tmp_path / "run/latest").write_text("global_step3")
+    return step
+
+
+def test_the_number_of_the_file_is_part_of_the_key(pipeline):
+    catalog = registry.open_catalog(pipeline.parent)
+    assert list(catalog.entries) == ["0.norm.weight", "2.norm.weight", "100.norm.weight"]
+    assert evaluate(Take(catalog.entries["100.norm.weight"])).equal(torch.full((4,), 100.0))
+    assert catalog.warnings == ()
+
+
+def test_files_without_a_rank_in_their_name_are_read(pipeline):
+    for path in pipeline.glob("layer_*"):
+        path.rename(pipeline / path.name.replace("-model_00", ""))
+    assert set(registry.open_catalog(pipeline).entries) == {
+        "0.norm.weight",
+        "2.norm.weight",
+        "100.norm.weight",
+    }
+
+
+def test_two_tensor_parallel_ranks_are_refused(pipeline):
+    torch.save({"norm.weight": torch.ones(4)}, pipeline / "layer_02-model_01-model_states.pt")
+    with pytest.raises(InputError, match=r"2 tensor-parallel ranks \(0, 1\)") as e:
+        registry.open_catalog(pipeline)
+    assert e.value.exit_code == 3
+
+
+def test_two_files_for_one_layer_are_refused(pipeline):
+    torch.save({"norm.weight": torch.ones(4)}, pipeline / "layer_002-model_00-model_states.pt")
+    with pytest.raises(Damaged, match=r"layer 2: layer_002-model_00-model_states\.pt, layer_02-model_00"):
+        registry.open_catalog(pipeline)
+
+
+def test_stale_optimizer_files_are_warned_of(pipeline):
+    torch.save({}, pipeline / "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt")
+    (warning,) = registry.open_catalog(pipeline).warnings
+    assert "1 ZeRO optimizer files (bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt, ...)" in warning
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda s: (s / "mp_rank_00_model_states.pt").unlink(), "no mp_rank_XX_model_states.pt"),
+        (lambda s: (s.parent / "latest").unlink(), "no latest beside the step folder"),
+        (
+            lambda s: torch.save({"module": None, "mp_world_size": 2}, s / "mp_rank_00_model_states.pt"),
+            "was saved by 2 ranks, 1 mp_rank files are here",
+        ),
+        (
+            lambda s: torch.save({"module": {"x": torch.ones(1)}}, s / "mp_rank_00_model_states.pt"),
+            "holds a module of its own",
+        ),
+    ],
+)
+def test_what_deepspeed_would_stumble_over_is_warned_of(pipeline, change, expected):
+    change(pipeline)
+    assert any(expected in w for w in registry.open_catalog(pipeline).warnings)
+
+
+def test_what_the_rank_file_holds_beside_the_weights_is_named(pipeline):
+    state = {"module": None, "mp_world_size": 1, "optimizer": {"state": 1}, "lr_scheduler": None}
+    torch.save(state, pipeline / "mp_rank_00_model_states.pt")
+    assert registry.open_catalog(pipeline).extras == ("optimizer",)
+
+
+def test_several_steps_without_latest_are_not_chosen_between(pipeline):
+    other = pipeline.with_name("global_step9")
+    other.mkdir()
+    torch.save({"w": torch.ones(1)}, other / "layer_00-model_00-model_states.pt")
+    (pipeline.parent / "latest").unlink()
+    with pytest.raises(InputError, match=r"2 checkpoints are here[\s\S]*global_step3[\s\S]*global_step9"):
+        registry.open_catalog(pipeline.parent)
+
+
+def test_no_optimizer_file_is_ever_written(pipeline, tmp_path):
+    torch.save({}, pipeline / "zero_pp_rank_0_mp_rank_00_optim_states.pt")
+    source = registry.open_catalog(pipeline)
+    takes = {k: Take(e) for k, e in source.entries.items()}
+    write(deepspeed_pipeline.FORMAT, takes, source, tmp_path / "out")
+    names = sorted(p.name for p in (tmp_path / "out").rglob("*.pt"))
+    assert names == [
+        "layer_00-model_00-model_states.pt",
+        "layer_02-model_00-model_states.pt",
+        "layer_100-model_00-model_states.pt",
+        "mp_rank_00_model_states.pt",
+    ]
+
+
+def test_the_rank_file_is_what_deepspeed_asks_for(pipeline, tmp_path):
+    source = registry.open_catalog(pipeline)
+    write(
+        deepspeed_pipeline.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out"
+    )
+    state = torch.load(tmp_path / "out/global_step0/mp_rank_00_model_states.pt", weights_only=True)
+    assert state["module"] is None
+    assert (state["dp_world_size"], state["mp_world_size"]) == (1, 1)
+
+
+@pytest.mark.parametrize("key", ["embed.weight", "02.weight", "2", "-1.weight", "x2.weight"])
+def test_keys_without_a_layer_number_are_refused(tmp_path, key):
+    source = source_of({key: torch.ones(1)}, tmp_path / "in.safetensors")
+    with pytest.raises(UsageError, match="begin with a layer's number"):
+        deepspeed_pipeline.FORMAT.lay_out({key: Take(source.entries[key])}, source, WriteOptions())
+
+
+def test_a_module_in_the_rank_file_is_the_model(tmp_path):
+    state = {"module": {"sequential.0.w": torch.ones(2)}, "optimizer": {"lr": 1}, "dp_world_size": 1}
+    torch.save(state, tmp_path / "mp_rank_00_model_states.pt")
+    catalog = registry.open_catalog(tmp_path)
+    assert (catalog.format, set(catalog.entries)) == ("deepspeed", {"sequential.0.w"})
+    assert catalog.extras == ("optimizer",)
+
+
+def test_a_rank_file_without_its_layers_says_what_is_missing(tmp_path):
+    torch.save({"module": None}, tmp_path / "mp_rank_00_model_states.pt")
+    with pytest.raises(InputError, match=r"lie in layer_XX files, and none are here"):
+        registry.open_catalog(tmp_path)
+
+
+def test_several_ranks_of_a_module_are_refused(tmp_path):
+    for i in (0, 1):
+        torch.save({"module": {"w": torch.ones(1)}}, tmp_path / f"mp_rank_0{i}_model_states.pt")
+    with pytest.raises(InputError, match="2 tensor-parallel ranks"):
+        deepspeed.FORMAT.open(tmp_path)

@@ -1,0 +1,41 @@
+"""Repeated layers in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from remap.reports.collapse import Line, collapse
+
+
+def test_layers_become_a_range():
+    rows = [(f"layers.{i}.weight", f"{i + 2}.weight") for i in range(12)]
+    assert collapse(rows) == [Line(("layers.{0..11}.weight", "{2..13}.weight"), 12)]
+
+
+def test_what_differs_by_more_than_numbers_stays_apart():
+    assert [line.count for line in collapse([("a.0.x",), ("a.0.y",), ("a.1.x",)])] == [2, 1]
+
+
+def test_two_numbers_make_two_ranges():
+    rows = [(f"layers.{i}.experts.{j}.w",) for i in range(3) for j in range(8)]
+    assert collapse(rows) == [Line(("layers.{0..2}.experts.{0..7}.w",), 24)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([3], "3"),
+        ([0, 2, 3], "{0,2,3}"),
+        ([*range(0, 20, 2)], "{0..18: 10 of them}"),
+    ],
+)
+def test_gaps_are_shown(numbers, shown):
+    assert collapse([(f"l.{n}",) for n in numbers])[0].cells == (f"l.{shown}",)
+
+
+def test_a_number_inside_a_word_is_part_of_the_word():
+    assert len(collapse([("conv1.w",), ("conv2.w",), ("f16[2]",)])) == 3
+
+
+def test_braces_and_hashes_in_keys_are_left_alone():
+    assert collapse([("a#b.{x}.0",), ("a#b.{x}.1",)]) == [Line(("a#b.{x}.{0..1}",), 2)]

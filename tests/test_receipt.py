@@ -1,0 +1,56 @@
+"""The receipt: found where it was left, and only for the files that it is of."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from remap import api, receipt
+from remap.errors import Damaged, UsageError
+
+
+@pytest.fixture
+def out(tmp_path):
+    """A file of two tensors, converted, with its receipt beside it."""
+    save_file({"a": torch.ones(2), "b": torch.zeros(3)}, tmp_path / "in.safetensors")
+    made = api.convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
+    return tmp_path / "out.safetensors", made
+
+
+def test_it_lies_beside_a_file_and_says_what_convert_returned(out):
+    path, made = out
+    assert receipt.find(api.open(path)) == made
+    assert receipt.receipt_path(path).name == "out.safetensors.receipt.json"
+
+
+def test_it_names_source_and_sizes_and_no_place_or_date(out):
+    path, _ = out
+    text = receipt.receipt_path(path).read_text()
+    document = json.loads(text)
+    assert document["receipt"] == 1
+    assert document["source"]["name"] == "in.safetensors"
+    assert document["files"] == {"out.safetensors": path.stat().st_size}
+    assert str(path.parent) not in text
+
+
+def test_it_is_not_taken_for_another_files(out, tmp_path):
+    save_file({"c": torch.ones(1)}, tmp_path / "other.safetensors")
+    (tmp_path / receipt.RECEIPT).write_bytes(out[1].encode())
+    assert receipt.find(api.open(tmp_path / "other.safetensors")) is None
+
+
+def test_a_damaged_one_is_said_to_be(out):
+    path = receipt.receipt_path(out[0])
+    path.write_text("{")
+    with pytest.raises(Damaged, match="not a receipt"):
+        receipt.find(api.open(out[0]))
+
+
+def test_one_of_a_newer_remap_asks_for_it(out):
+    path = receipt.receipt_path(out[0])
+    path.write_text(path.read_text().replace('"receipt": 1', '"receipt": 2'))
+    with pytest.raises(UsageError, match="use a newer remap"):
+        receipt.find(api.open(out[0]))
