@@ -1,6 +1,7 @@
 """The whole flow on one screen: open -> catalog -> plan -> stream -> verify.
 
-Every function takes a path (a file of a checkpoint, or its folder) or a Catalog that ``open`` gave.
+Every function takes a path (a file of a checkpoint, or its folder), a Checkpoint that ``open`` gave,
+or its Catalog.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import Report
 from remap.audits.target import Target, open_target
+from remap.checkpoint import Checkpoint
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
 from remap.expr import Take
@@ -28,7 +30,7 @@ from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, write_files
 from remap.types import Catalog
 
-Source = str | Path | Catalog
+Source = str | Path | Catalog | Checkpoint
 SUFFIXES = {
     ".safetensors": "safetensors",
     ".pt": "torch",
@@ -39,11 +41,19 @@ SUFFIXES = {
 """A destination with one of these is one file of that format; any other is a folder."""
 
 
-def open(source: Source, *, at: str | None = None) -> Catalog:
-    """The catalog of the checkpoint at ``source``; reads headers only, runs nothing, imports no torch.
+def open(source: Source, *, at: str | None = None) -> Checkpoint:
+    """The checkpoint at ``source``, a lazy mapping of key to tensor: headers are read, tensors when
+    asked for.
 
     at  where the state dict lies in a torch file (``model.encoder``), if that is ambiguous
     """
+    return Checkpoint(catalog(source, at=at))
+
+
+def catalog(source: Source, *, at: str | None = None) -> Catalog:
+    """What is known of a checkpoint without its data; reads headers only, runs nothing, imports no torch."""
+    if isinstance(source, Checkpoint):
+        return source.catalog
     return source if isinstance(source, Catalog) else registry.open_catalog(Path(source), at=at)
 
 
@@ -65,10 +75,10 @@ def plan(
     dtype    cast floating-point tensors to this type
     again    rules that may be applied to names that they already made
     """
-    catalog = open(source, at=at)
-    left = receipts.find(catalog)
+    found = catalog(source, at=at)
+    left = receipts.find(found)
     return make_plan(
-        catalog,
+        found,
         [load(str(r)) for r in rules],
         inverse=inverse,
         params=dict(params or {}),
@@ -159,17 +169,17 @@ def verify(destination: Source, *, against: Source | None = None) -> tuple[Recei
     against  the source: the packs of the receipt are applied to it once more, and the digests of
              what they give are compared, too
     """
-    catalog = open(destination)
-    receipt = receipts.find(catalog)
+    found = catalog(destination)
+    receipt = receipts.find(found)
     if receipt is None:
         raise UsageError(
             "no receipt lies beside it, so there is nothing to check it against",
-            where=catalog.root,
+            where=found.root,
             remedy="compare it with another checkpoint: remap diff A B",
         )
-    problems = checks.check_receipt(receipt, catalog)
+    problems = checks.check_receipt(receipt, found)
     if against is not None:
-        problems += checks.check_digests(receipt, _replay(receipt, open(against)))
+        problems += checks.check_digests(receipt, _replay(receipt, catalog(against)))
     return receipt, problems
 
 
@@ -215,13 +225,13 @@ def audit(
 
     The other arguments are those of ``plan``.
     """
-    catalog = open(source, at=at)
+    found = catalog(source, at=at)
     made = None
     if tuple(rules) or dtype:
-        made = plan(catalog, rules, inverse=inverse, params=params, dtype=dtype, again=again)
+        made = plan(found, rules, inverse=inverse, params=params, dtype=dtype, again=again)
     return run_audit(
-        catalog,
-        open_target(against),
+        found,
+        open_target(against.catalog if isinstance(against, Checkpoint) else against),
         made,
         load_policy(policy),
         baseline=read_baseline(Path(baseline)) if baseline else None,
@@ -231,4 +241,4 @@ def audit(
 
 def diff(a: Source, b: Source, *, values: bool = True) -> list[checks.Difference]:
     """Every key in which two checkpoints differ, and how; [] where they are the same."""
-    return checks.compare(open(a), open(b), values=values)
+    return checks.compare(catalog(a), catalog(b), values=values)

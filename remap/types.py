@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -161,6 +161,7 @@ class Catalog:
     extras    names of what the files hold beside the tensors: optimizer, arguments, step
     companions  files beside it that describe its model (``config.json``, the tokenizer)
     warnings  what a user should know before trusting it
+    peek      the plain value of an extra, by its name; None where the format does not read them
     native    the reader's own view, for the writer of the same format; nobody else looks at it
     """
 
@@ -175,6 +176,7 @@ class Catalog:
     extras: tuple[str, ...] = ()
     companions: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
+    peek: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     native: object = field(default=None, repr=False, compare=False)
 
     @property

@@ -22,7 +22,7 @@ def command(a: Path, b: Path, no_values: bool, as_json: bool) -> None:
     from remap import api
     from remap.reports.collapse import collapse
 
-    left, right = api.open(a), api.open(b)
+    left, right = api.catalog(a), api.catalog(b)
     found = api.diff(left, right, values=not no_values)
     if as_json:
         differences = [{"key": d.key, "verdict": d.verdict, "detail": d.detail} for d in found]

@@ -28,7 +28,7 @@ def command(path: Path, tree: bool, at: str | None, as_json: bool) -> None:
     """
     from remap import api
 
-    catalog = api.open(path, at=at)
+    catalog = api.catalog(path, at=at)
     if as_json:
         terminal.print_json(_document(catalog))
         return

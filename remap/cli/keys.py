@@ -21,7 +21,7 @@ def command(path: Path, output: Path | None, at: str | None) -> None:
     from remap import api
     from remap.formats.keylist import dump
 
-    catalog = api.open(path, at=at)
+    catalog = api.catalog(path, at=at)
     text = dump(catalog)
     if output is None:
         click.echo(text, nl=False)
