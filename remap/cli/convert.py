@@ -26,12 +26,7 @@ from remap.cli import options, terminal
 def command(
     source: Path,
     destination: Path,
-    rules: tuple[str, ...],
-    inverse: bool,
-    params: tuple[tuple[str, str], ...],
-    dtype: str | None,
-    again: tuple[str, ...],
-    at: str | None,
+    how: options.How,
     to: str | None,
     shard_size: int | None,
     tag: str | None,
@@ -52,13 +47,7 @@ def command(
         receipt = api.convert(
             source,
             destination,
-            rules,
             to=to,
-            inverse=inverse,
-            params=dict(params),
-            dtype=dtype,
-            again=again,
-            at=at,
             shard_size=shard_size,
             tag=tag,
             jobs=jobs,
@@ -66,6 +55,7 @@ def command(
             sync=sync,
             overwrite=overwrite,
             progress=progress,
+            **how,
         )
     if as_json:
         terminal.print_json(receipt)

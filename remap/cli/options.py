@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict
 
 import click
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {
     "": 1,
@@ -69,8 +68,26 @@ to = click.option(
 )
 
 
-def conversion(function: F) -> F:
-    """The options that say what is to be converted, and how."""
+class How(TypedDict):
+    """What is to be converted, and how: the arguments that ``api.plan`` and ``api.convert`` share."""
+
+    rules: tuple[str, ...]
+    inverse: bool
+    params: dict[str, str]
+    dtype: str | None
+    again: tuple[str, ...]
+    at: str | None
+
+
+def conversion(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of ``How``, which the command takes as one argument, ``how``."""
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        given["params"] = dict(given["params"])
+        how = {name: given.pop(name) for name in How.__annotations__}
+        function(how=how, **given)
+
     for option in (
         at,
         click.option(
@@ -78,22 +95,12 @@ def conversion(function: F) -> F:
         ),
         click.option("--dtype", metavar="TYPE", help="Cast floating-point tensors: f16, bf16, f32, ..."),
         click.option(
-            "-p",
-            "--param",
-            "params",
-            multiple=True,
-            type=Setting(),
-            help="A parameter of a pack (repeatable).",
+            "-p", "--param", "params", multiple=True, type=Setting(), help="A pack's parameter (repeatable)."
         ),
         click.option("--inverse", is_flag=True, help="Apply the packs backwards."),
         click.option(
-            "-r",
-            "--rules",
-            "rules",
-            multiple=True,
-            metavar="PACK",
-            help="A pack: family/name, or a YAML file (repeatable).",
+            "-r", "--rules", multiple=True, metavar="PACK", help="A pack, family/name or a file (repeatable)."
         ),
     ):
-        function = option(function)
-    return function
+        command = option(command)
+    return command

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 @options.as_json
 def command(
     source: Path,
-    rules: tuple[str, ...],
-    inverse: bool,
-    params: tuple[tuple[str, str], ...],
-    dtype: str | None,
-    again: tuple[str, ...],
-    at: str | None,
+    how: options.How,
     to: str | None,
     every: bool,
     as_json: bool,
@@ -39,7 +34,7 @@ def command(
     """
     from remap import api
 
-    made = api.plan(source, rules, inverse=inverse, params=dict(params), dtype=dtype, again=again, at=at)
+    made = api.plan(source, **how)
     if to is not None:
         api.layout(made, "output", to=to)
     if as_json:
