@@ -233,7 +233,7 @@ class _Table:
             assert rule is not None
             exprs.append(self.exprs[origin])
             trails.append(self.trails[origin].then(rule, rule.does))
-        self.keys, self.exprs, self.trails = KeySet(after.keys), exprs, trails
+        self.keys, self.exprs, self.trails = after.keys, exprs, trails
 
     def _drop(self, expr: Expr, rule: Rule, because: str) -> None:
         self.drops += [Drop(t.entry.key, rule.id, because) for t in takes(expr)]

@@ -7,7 +7,7 @@ The table belongs to the caller (``plan``): here only names are known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from remap.expr import Expr
 from remap.packs.complaints import collisions, complain
 from remap.packs.gather import Gathered, Made, gather
 from remap.packs.invert import rules_for
-from remap.packs.keyset import KeySet
+from remap.packs.keyset import KeySet, Rows
 from remap.packs.owners import bind
 from remap.packs.pack import Direction, Pack, Rule, RuleStage, UseStage
 from remap.packs.params import Given, Resolved, resolve
@@ -47,7 +47,7 @@ class After:
 
     outcome: Outcome
     gathered: Gathered
-    keys: list[str]
+    keys: KeySet
     origins: list[int | Made]
 
 
@@ -101,7 +101,7 @@ class Run:
         complain(blamed, rules, outcome, values, partial=self.partial, converted=converted)
         gathered = gather(pack, outcome, table.exprs, values.numbers) if outcome.claimed else Gathered()
         after = _after(outcome, gathered)
-        if len(set(after.keys)) != len(after.keys):
+        if len(set(after.keys.keys)) != len(after.keys):
             raise collisions(pack, _collided(after))
         specs = {c.place: table.exprs[c.place].spec for c in outcome.claimed}
         table.advance(after)
@@ -146,9 +146,6 @@ def _accepts(
 
 
 def _after(outcome: Outcome, gathered: Gathered) -> After:
-    if not gathered.made:
-        kept = [(p, key) for p, key in enumerate(outcome.outputs) if key is not None]
-        return After(outcome, gathered, [key for _, key in kept], [p for p, _ in kept])
     made: dict[int, list[Made]] = {}
     for m in gathered.made:
         made.setdefault(m.place, []).append(m)
@@ -158,16 +155,26 @@ def _after(outcome: Outcome, gathered: Gathered) -> After:
         if key is not None:
             keys.append(key)
             origins.append(place)
-        for m in made.get(place, ()):
+        for m in made.get(place, ()) if made else ():
             keys.append(m.key)
             origins.append(m)
-    return After(outcome, gathered, keys, origins)
+    return After(outcome, gathered, KeySet(keys, _moved(outcome, origins)), origins)
+
+
+def _moved(outcome: Outcome, origins: list[int | Made]) -> Iterator[tuple[str, Rows]]:
+    """What is known of the new keys, by their new places."""
+    if origins == list(range(len(outcome.outputs))):
+        yield from outcome.known
+        return
+    places = {origin: place for place, origin in enumerate(origins) if isinstance(origin, int)}
+    for skel, rows in outcome.known:
+        yield skel, Rows([places[p] for p in rows.places], rows.columns)
 
 
 def _collided(after: After) -> dict[str, list[tuple[str, Rule]]]:
     before, rules = after.outcome.keys.keys, after.outcome.rules
     made: dict[str, list[tuple[str, Rule]]] = {}
-    for key, origin in zip(after.keys, after.origins, strict=True):
+    for key, origin in zip(after.keys.keys, after.origins, strict=True):
         place = origin if isinstance(origin, int) else origin.place
         rule = rules[place] if isinstance(origin, int) else origin.rule
         assert rule is not None

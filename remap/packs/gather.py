@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from remap.errors import PackError, PlanError, RemapError, UsageError
 from remap.expr import Expr, takes
 from remap.ops.base import Op, Scope
-from remap.packs.matching import Hit
 from remap.packs.owners import Bound
 from remap.packs.pack import LIST, Axis, Pack, Rule
-from remap.packs.rendering import renderer
+from remap.packs.rendering import write_one
 from remap.packs.stage import Claimed, Outcome
 from remap.packs.template import Template
 
@@ -144,8 +143,7 @@ def _build(
     for cell, expr in outputs.items():
         index = dict(zip(wanted, cell, strict=True))
         captures = {**instance.shared, **{a: str(n) for a, n in index.items() if a != LIST}}
-        hit = Hit((), {n: (text,) for n, text in captures.items()}, {})
-        key = renderer(instance.bound.targets[index.get(LIST, 0)], hit)(())
+        key = write_one(instance.bound.targets[index.get(LIST, 0)], captures)
         done.made.append(Made(first, key, expr, rule))
     _note_unread(instance, outputs, exprs, keys, done)
 

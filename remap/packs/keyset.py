@@ -1,16 +1,18 @@
 """A list of keys, grouped by what is left of them when the numbers are taken out.
 
 A checkpoint of a million keys has a few hundred such skeletons (``layers.#.mlp.w#.weight``). Owners
-are decided a skeleton, not a key, so that planning costs a few string operations a key.
+are decided a skeleton, not a key, and the numbers lie in columns, so that planning costs a few string
+operations a key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 Digits = tuple[str, ...]
+Column = Sequence[str]
 
 RUN = r"(?<![0-9])(?:0|[1-9][0-9]{0,17})(?![0-9])"
 """A number in a key: a whole run of digits without leading zeros. ``007`` stays text."""
@@ -18,39 +20,89 @@ RUN = r"(?<![0-9])(?:0|[1-9][0-9]{0,17})(?![0-9])"
 _SPLIT = re.compile(f"({RUN})")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Keys of one skeleton: their places in the list, and a column for each of their numbers."""
+
+    places: Sequence[int]
+    columns: tuple[Column, ...]
+
+    def pick(self, rows: Sequence[int]) -> Rows:
+        """Some of them."""
+        return Rows([self.places[r] for r in rows], tuple([c[r] for r in rows] for c in self.columns))
+
+    def each(self) -> Iterator[tuple[int, Digits]]:
+        """Place and numbers, key by key."""
+        if not self.columns:
+            return ((p, ()) for p in self.places)
+        return zip(self.places, zip(*self.columns, strict=True), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """The keys of one skeleton: their places in the list, and the numbers of each."""
+    """The keys of one skeleton. ``key`` is one of them, ``slots`` where its numbers lie."""
 
     key: str
     slots: tuple[tuple[int, int], ...]
-    places: list[int] = field(default_factory=list)
-    digits: list[Digits] = field(default_factory=list)
+    rows: Rows
 
 
 class KeySet:
     """Keys in order, and their groups by skeleton."""
 
-    def __init__(self, keys: Iterable[str]) -> None:
+    def __init__(self, keys: Iterable[str], known: Iterable[tuple[str, Rows]] = ()) -> None:
+        """``known`` are rows of the list whose skeleton and numbers need not be looked for again."""
         self.keys = list(keys)
-        self.groups: dict[str, Group] = {}
+        found: dict[str, list[Rows]] = {}
+        done = bytearray(len(self.keys))
+        for skel, rows in known:
+            found.setdefault(skel, []).append(rows)
+            for place in rows.places:
+                done[place] = 1
+        self._split(done, found)
+        self.groups = {skel: _group(self.keys, several) for skel, several in found.items()}
+
+    def _split(self, done: bytearray, found: dict[str, list[Rows]]) -> None:
         split = _SPLIT.split
+        numbers: dict[str, list[Digits]] = {}
+        places: dict[str, list[int]] = {}
         for place, key in enumerate(self.keys):
+            if done[place]:
+                continue
             parts = split(key)
-            skeleton = "\0".join(parts[::2])
-            group = self.groups.get(skeleton)
-            if group is None:
-                group = self.groups[skeleton] = Group(key, _spans(parts))
-            group.places.append(place)
-            group.digits.append(tuple(parts[1::2]))
+            skel = "\0".join(parts[::2])
+            if skel not in numbers:
+                numbers[skel], places[skel] = [], []
+            places[skel].append(place)
+            numbers[skel].append(tuple(parts[1::2]))
+        for skel, tuples in numbers.items():
+            found.setdefault(skel, []).append(Rows(places[skel], tuple(zip(*tuples, strict=True))))
 
     def __len__(self) -> int:
         return len(self.keys)
 
 
+def _group(keys: list[str], several: list[Rows]) -> Group:
+    rows = several[0]
+    if len(several) > 1:
+        columns = zip(*(r.columns for r in several), strict=True)
+        rows = Rows(
+            [p for r in several for p in r.places],
+            tuple([text for column in same for text in column] for same in columns),
+        )
+    key = keys[rows.places[0]]
+    return Group(key, _spans(_SPLIT.split(key)), rows)
+
+
 def skeleton(key: str) -> str:
     """``key`` with every number replaced by one mark."""
     return "\0".join(_SPLIT.split(key)[::2])
+
+
+def numbers(text: str) -> tuple[list[str], list[str]]:
+    """A text's pieces between its numbers, and its numbers."""
+    parts = _SPLIT.split(text)
+    return parts[::2], parts[1::2]
 
 
 def _spans(parts: list[str]) -> tuple[tuple[int, int], ...]:

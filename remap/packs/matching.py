@@ -11,15 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from remap.ops import arithmetic
-from remap.packs.keyset import RUN, Digits
+from remap.packs.keyset import RUN
+from remap.packs.readings import Pieces, Reading, text, together
 from remap.packs.template import Capture, Element, Index, Template, Text
 
-Pieces = tuple[Union[str, int], ...]
-"""Text as literals and numbers of the key: ``("w", 1)`` is a w and the key's second number."""
-Check = Callable[[Digits], bool]
+Check = Reading[bool]
 EACH: Literal["each"] = "each"
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -35,28 +34,30 @@ class Hit:
 
     checks: tuple[Check, ...]
     texts: Mapping[str, Pieces]
-    numbers: Mapping[str, Callable[[Digits], int | None]]
+    numbers: Mapping[str, Reading[int | None]]
 
-    def accepts(self, digits: Digits) -> bool:
-        """Does the template match the key with these numbers?"""
-        return all(check(digits) for check in self.checks)
+    def reading(self, name: str) -> Reading[str]:
+        """The capture's text."""
+        return text(self.texts[name]) if name in self.texts else self.numbers[name].then(str)
 
-    def value(self, name: str, digits: Digits) -> str:
-        """The capture's text for the key with these numbers."""
-        if name in self.texts:
-            return read(self.texts[name], digits)
-        return str(self.numbers[name](digits))
+    def number(self, name: str) -> Reading[int]:
+        """The int capture's value."""
+        return text(self.texts[name]).then(int) if name in self.texts else self.numbers[name].then(_there)
+
+    def captures(self) -> dict[str, str]:
+        """All captures of a hit that is of one key."""
+        return {name: self.reading(name).at(()) for name in (*self.texts, *self.numbers)}
+
+
+def _there(number: int | None) -> int:
+    assert number is not None
+    return number
 
 
 def trouble(template: Template) -> str | None:
     """Why the template's arithmetic can't be solved, whatever numbers the parameters are; else None."""
     params = {n for e in template.elements if isinstance(e, Index) for n in e.params}
     return _solvers(template.bind(dict.fromkeys(params, 7)).elements)[1]
-
-
-def read(pieces: Pieces, digits: Digits) -> str:
-    """The text that ``pieces`` stand for."""
-    return "".join(p if isinstance(p, str) else digits[p] for p in pieces)
 
 
 class _Splits(Exception):
@@ -122,16 +123,17 @@ class Matcher:
 
     def _solve(
         self, indexed: list[tuple[Index, Pieces]], texts: Mapping[str, Pieces], checks: list[Check]
-    ) -> dict[str, Callable[[Digits], int | None]]:
-        numbers: dict[str, Callable[[Digits], int | None]] = {}
+    ) -> dict[str, Reading[int | None]]:
+        numbers: dict[str, Reading[int | None]] = {}
         for name, solve in self._solvers.items():
-            places = [p for e, p in indexed if arithmetic.names(e.tree) == {name}]
-            numbers[name] = _solved(solve, places)
-            checks.append(_not_none(numbers[name]))
+            values = [text(p).then(int) for e, p in indexed if arithmetic.names(e.tree) == {name}]
+            numbers[name] = together(values).then(solve)
+            checks.append(numbers[name].then(lambda found: found is not None))
         for e, pieces in indexed:
             needed = sorted(arithmetic.names(e.tree))
             if needed and all(n in texts for n in needed):
-                checks.append(_agrees(e.tree, pieces, {n: texts[n] for n in needed}))
+                values = [text(p).then(int) for p in (pieces, *(texts[n] for n in needed))]
+                checks.append(together(values).then(_agrees(e.tree, needed)))
         return numbers
 
 
@@ -139,7 +141,14 @@ def _settled(hit: Hit, slots: tuple[tuple[int, int], ...]) -> Hit | None:
     """Checks that don't depend on numbers are made at once where the key has none."""
     if slots or not hit.checks:
         return hit
-    return Hit((), hit.texts, hit.numbers) if hit.accepts(()) else None
+    return Hit((), hit.texts, hit.numbers) if all(c.at(()) for c in hit.checks) else None
+
+
+def _agrees(tree: arithmetic.Arithmetic, needed: list[str]) -> Callable[[list[int]], bool]:
+    def check(values: list[int]) -> bool:
+        return arithmetic.evaluate(tree, dict(zip(needed, values[1:], strict=True))) == values[0]
+
+    return check
 
 
 def _pattern(elements: tuple[Element, ...], *, loose: bool) -> str:
@@ -161,8 +170,8 @@ def _pattern(elements: tuple[Element, ...], *, loose: bool) -> str:
     return "".join(parts)
 
 
-def _loosened(text: str, digits: str) -> str:
-    return "".join(digits if part.isdigit() else re.escape(part) for part in _DIGITS.split(text))
+def _loosened(literal: str, digits: str) -> str:
+    return "".join(digits if part.isdigit() else re.escape(part) for part in _DIGITS.split(literal))
 
 
 def _movable(elements: tuple[Element, ...]) -> bool:
@@ -228,7 +237,7 @@ def _solvers(
 
 def _pieces(found: re.Match[str], group: int, slots: tuple[tuple[int, int], ...]) -> Pieces:
     start, end = found.span(group)
-    text = found.string
+    key = found.string
     pieces: list[str | int] = []
     at = start
     for n, (a, b) in enumerate(slots):
@@ -237,48 +246,21 @@ def _pieces(found: re.Match[str], group: int, slots: tuple[tuple[int, int], ...]
         if a < start or b > end:
             raise _Splits
         if a > at:
-            pieces.append(text[at:a])
+            pieces.append(key[at:a])
         pieces.append(n)
         at = b
     if at < end:
-        pieces.append(text[at:end])
+        pieces.append(key[at:end])
     return tuple(pieces)
 
 
-def _equals(pieces: Pieces, text: str) -> Check:
-    if len(pieces) == 1 and isinstance(pieces[0], int):
-        slot = pieces[0]
-        return lambda digits: digits[slot] == text
-    return lambda digits: read(pieces, digits) == text
+def _equals(pieces: Pieces, wanted: str) -> Check:
+    return text(pieces).then(lambda found: found == wanted)
 
 
 def _one_of(pieces: Pieces, texts: frozenset[str]) -> Check:
-    return lambda digits: read(pieces, digits) in texts
+    return text(pieces).then(lambda found: found in texts)
 
 
 def _same(one: Pieces, other: Pieces) -> Check:
-    return lambda digits: read(one, digits) == read(other, digits)
-
-
-def _not_none(number: Callable[[Digits], int | None]) -> Check:
-    return lambda digits: number(digits) is not None
-
-
-def _agrees(tree: arithmetic.Arithmetic, pieces: Pieces, texts: Mapping[str, Pieces]) -> Check:
-    def check(digits: Digits) -> bool:
-        values = {name: int(read(p, digits)) for name, p in texts.items()}
-        return arithmetic.evaluate(tree, values) == int(read(pieces, digits))
-
-    return check
-
-
-def _solved(solve: Callable[[list[int]], int | None], places: list[Pieces]) -> Callable[[Digits], int | None]:
-    known: dict[Digits, int | None] = {}
-
-    def number(digits: Digits) -> int | None:
-        texts = tuple(read(p, digits) for p in places)
-        if texts not in known:
-            known[texts] = solve([int(t) for t in texts])
-        return known[texts]
-
-    return number
+    return together([text(one), text(other)]).then(lambda found: found[0] == found[1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Union
 
-from remap.packs.keyset import Digits, Group
+from remap.packs.keyset import Group, Rows
 from remap.packs.matching import EACH, Hit, Matcher
 from remap.packs.pack import Pattern, Rule
 from remap.packs.patterns import PatternMatcher
@@ -72,36 +72,45 @@ def _bind(rule: Rule, values: Mapping[str, object], params: Mapping[str, object]
     return Bound(rule, tuple(matchers), targets, unbound)
 
 
-def owners(
-    bounds: Sequence[Bound], group: Group, keys: Sequence[str]
-) -> Iterator[tuple[Verdict, list[int], list[Digits]]]:
-    """Who owns the keys of a skeleton: verdicts with the places and numbers of the keys they are about."""
-    looks = list(_looks(bounds, group))
-    if all(isinstance(hit, Hit) and not hit.checks for _, _, hit in looks):
-        claims = [Claim(b, part, hit) for b, part, hit in looks if isinstance(hit, Hit)]
-        yield _decide(claims), group.places, group.digits
-        return
-    known: dict[tuple[int, ...], tuple[Verdict, list[int], list[Digits]]] = {}
-    for place, digits in zip(group.places, group.digits, strict=True):
-        singles: list[Claim] = []
-        passing: list[int] = []
-        for n, (bound, part, hit) in enumerate(looks):
-            if hit == EACH:
+def owners(bounds: Sequence[Bound], group: Group, keys: Sequence[str]) -> Iterator[tuple[Verdict, Rows]]:
+    """Who owns the keys of a skeleton: verdicts, and the keys that each is about."""
+    rows = group.rows
+    sure: list[Claim] = []
+    each: list[tuple[Bound, int]] = []
+    unsure: list[tuple[Claim, list[bool]]] = []
+    for bound, part, hit in _looks(bounds, group):
+        if not isinstance(hit, Hit):
+            each.append((bound, part))
+            continue
+        accepted = _accepted(hit, rows)
+        if accepted is None:
+            sure.append(Claim(bound, part, hit))
+        elif any(accepted):
+            unsure.append((Claim(bound, part, hit), accepted))
+    if not each and not unsure:
+        yield _decide(sure), rows
+    elif not each:
+        masks: dict[tuple[bool, ...], list[int]] = {}
+        for row, mask in enumerate(zip(*(accepted for _, accepted in unsure), strict=True)):
+            masks.setdefault(mask, []).append(row)
+        for mask, some in masks.items():
+            yield _decide(sure + [c for (c, _), ok in zip(unsure, mask, strict=True) if ok]), rows.pick(some)
+    else:
+        for row, place in enumerate(rows.places):
+            claims = sure + [c for c, accepted in unsure if accepted[row]]
+            for bound, part in each:
                 single = _single(bound.matchers[part], keys[place])
                 if single is not None:
-                    singles.append(Claim(bound, part, single))
-            elif hit.accepts(digits):
-                passing.append(n)
-        claims = [Claim(b, p, h) for b, p, h in (looks[n] for n in passing) if isinstance(h, Hit)]
-        if singles:
-            yield _decide(claims + singles), [place], [digits]
-            continue
-        batch = known.get(tuple(passing))
-        if batch is None:
-            batch = known[tuple(passing)] = (_decide(claims), [], [])
-        batch[1].append(place)
-        batch[2].append(digits)
-    yield from known.values()
+                    claims.append(Claim(bound, part, single))
+            yield _decide(claims), rows.pick([row])
+
+
+def _accepted(hit: Hit, rows: Rows) -> list[bool] | None:
+    """Which of the keys the hit's checks accept; None for all of them."""
+    columns = [c for c in (check.column(rows) for check in hit.checks) if not all(c)]
+    if not columns:
+        return None
+    return columns[0] if len(columns) == 1 else [all(several) for several in zip(*columns, strict=True)]
 
 
 def _looks(bounds: Sequence[Bound], group: Group) -> Iterator[_Look]:

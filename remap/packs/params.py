@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from remap.errors import UsageError
 from remap.packs.keyset import KeySet
-from remap.packs.matching import EACH, Matcher
+from remap.packs.matching import Hit, Matcher
 from remap.packs.pack import Pack, Param
 from remap.packs.schema import suggestion
 from remap.packs.template import Template
@@ -134,17 +134,15 @@ def distinct(template: Template, keys: KeySet, most: int | None = None) -> int:
         hit = matcher.look(group.key, group.slots)
         if hit is None:
             continue
-        if hit == EACH:
-            for place in group.places:
-                single = matcher.match(keys.keys[place])
-                if single is not None:
-                    found.add(tuple(single.value(n, ()) for n in names))
+        if not isinstance(hit, Hit):
+            singles = (matcher.match(keys.keys[place]) for place in group.rows.places)
+            found |= {tuple(one.reading(n).at(()) for n in names) for one in singles if one is not None}
         else:
-            for digits in group.digits:
-                if hit.accepts(digits):
-                    found.add(tuple(hit.value(n, digits) for n in names))
-                    if most is not None and len(found) >= most:
-                        break
+            accepted = [check.column(group.rows) for check in hit.checks]
+            captured = [hit.reading(n).column(group.rows) for n in names]
+            for row in range(len(group.rows.places)):
+                if all(column[row] for column in accepted):
+                    found.add(tuple(column[row] for column in captured))
         if most is not None and len(found) >= most:
             break
     return len(found)

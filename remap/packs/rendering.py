@@ -1,94 +1,124 @@
-"""A bound template and a hit -> the key that it writes, for any key of the skeleton.
+"""A bound template and a hit -> the keys that it writes, for any keys of the skeleton.
 
-A renderer is compiled once a skeleton and then called with the numbers of each key; where they only
-move, it is one string format.
+Where numbers only move, or are counted up, the new keys' skeleton and numbers are known without looking
+at them; ``Written`` says so, and the next stage need not take them apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Union
 
 from remap.errors import PlanError
 from remap.ops import arithmetic
-from remap.packs.keyset import Digits
-from remap.packs.matching import Hit, Pieces, read
+from remap.packs.keyset import Column, Rows, numbers
+from remap.packs.matching import Hit
+from remap.packs.readings import Reading, text, together
 from remap.packs.template import Capture, Index, Template, Text
 
-Renderer = Callable[[Digits], str]
-_Part = "str | int | Callable[[Digits], str]"
+LARGEST = 10**18
+"""What an index must be less than, so that it is a number where it is read."""
+
+Part = Union[str, Reading[str]]
 
 
-def renderer(template: Template, hit: Hit) -> Renderer:
-    """What writes ``template``'s key. The rule's reader has checked that every capture is there."""
-    parts: list[str | int | Callable[[Digits], str]] = []
+@dataclass(frozen=True, slots=True)
+class Written:
+    """New keys; and their skeleton with its columns of numbers, where these are known."""
+
+    keys: list[str]
+    skeleton: str | None
+    columns: tuple[Column, ...]
+
+
+def parts(template: Template, hit: Hit) -> list[Part]:
+    """What a key is made of: literals and readings, by turns."""
+    found: list[Part] = []
     for e in template.elements:
         if isinstance(e, Text):
-            parts.append(e.text)
+            found.append(e.text)
         elif isinstance(e, Index):
-            parts.append(_index(e, hit))
+            found.append(_index(e, hit))
         elif isinstance(e, Capture) and e.name is not None:
-            parts.extend(_capture(e, hit))
-    return _formatted(parts)
+            found.extend(_capture(e, hit))
+    return _merged(found)
 
 
-def number(name: str, hit: Hit) -> Callable[[Digits], int]:
-    """What gives an int capture's value."""
-    if name in hit.texts:
-        pieces = hit.texts[name]
-        if len(pieces) == 1 and isinstance(pieces[0], int):
-            slot = pieces[0]
-            return lambda digits: int(digits[slot])
-        return lambda digits: int(read(pieces, digits))
-    solved = hit.numbers[name]
-    return lambda digits: solved(digits) or 0
+def write(template: Template, hit: Hit, rows: Rows) -> Written:
+    """The keys that the template writes for ``rows``. Raises PlanError where an index is less than 0."""
+    made = parts(template, hit)
+    shape = "".join(p.replace("%", "%%") if isinstance(p, str) else "%s" for p in made)
+    columns = [p.column(rows) for p in made if not isinstance(p, str)]
+    if not columns:
+        return Written([shape % ()] * len(rows.places), None, ())
+    keys = [shape % several for several in zip(*columns, strict=True)]
+    return Written(keys, *_known(made, columns, len(keys)))
 
 
-def _capture(e: Capture, hit: Hit) -> list[str | int | Callable[[Digits], str]]:
+def write_one(template: Template, captures: Mapping[str, str]) -> str:
+    """The key that the template writes for these captures."""
+    hit = Hit((), {name: (value,) for name, value in captures.items()}, {})
+    return write(template, hit, Rows([0], ())).keys[0]
+
+
+def _merged(found: list[Part]) -> list[Part]:
+    done: list[Part] = []
+    for part in found:
+        if isinstance(part, str) and done and isinstance(done[-1], str):
+            done[-1] += part
+        else:
+            done.append(part)
+    return done
+
+
+def _capture(e: Capture, hit: Hit) -> list[Part]:
     name = e.name or ""
-    if name in hit.numbers:
-        solved = number(name, hit)
-        return [lambda digits: str(solved(digits))]
+    if name not in hit.texts:
+        return [replace(hit.reading(name), counts=True)]
     pieces = hit.texts[name]
-    if not e.table:
-        return list(pieces)
-    table = dict(e.table)
-    if all(isinstance(p, str) for p in pieces):
-        return [table[read(pieces, ())]]
-    return [_looked_up(table, pieces)]
+    if e.table:
+        table = dict(e.table)
+        found = text(pieces)
+        return [found.then(table.__getitem__) if found.slots else table[found.of(())]]
+    return [p if isinstance(p, str) else text((p,)) for p in pieces]
 
 
-def _looked_up(table: Mapping[str, str], pieces: Pieces) -> Callable[[Digits], str]:
-    return lambda digits: table[read(pieces, digits)]
+def _index(e: Index, hit: Hit) -> Reading[str]:
+    names = sorted(arithmetic.names(e.tree))
+
+    def value(found: list[int]) -> str:
+        values = dict(zip(names, found, strict=True))
+        result = arithmetic.evaluate(e.tree, values)
+        if not 0 <= result < LARGEST:
+            raise PlanError(f"{e.tree} is {result} for {values}")
+        return str(result)
+
+    return replace(together([hit.number(n) for n in names]).then(value), counts=True)
 
 
-def _index(e: Index, hit: Hit) -> Callable[[Digits], str]:
-    getters = {name: number(name, hit) for name in sorted(arithmetic.names(e.tree))}
-    known: dict[tuple[int, ...], str] = {}
-
-    def text(digits: Digits) -> str:
-        values = {name: get(digits) for name, get in getters.items()}
-        found = tuple(values.values())
-        if found not in known:
-            result = arithmetic.evaluate(e.tree, values)
-            if result < 0:
-                raise PlanError(f"{e.tree} is {result} for {values}")
-            known[found] = str(result)
-        return known[found]
-
-    return text
-
-
-def _formatted(parts: list[str | int | Callable[[Digits], str]]) -> Renderer:
-    calls = [(n, p) for n, p in enumerate(parts) if callable(p)]
-    literal = "".join("%s" if not isinstance(p, str) else p.replace("%", "%%") for p in parts)
-    if not any(not isinstance(p, str) for p in parts):
-        fixed = literal % ()
-        return lambda digits: fixed
-    if not calls:
-        slots = [p for p in parts if isinstance(p, int)]
-        if len(slots) == 1:
-            (slot,) = slots
-            return lambda digits: literal % digits[slot]
-        return lambda digits: literal % tuple([digits[s] for s in slots])
-    holes = [p for p in parts if not isinstance(p, str)]
-    return lambda digits: literal % tuple([p(digits) if callable(p) else digits[p] for p in holes])
+def _known(
+    made: Sequence[Part], columns: list[list[str]], count: int
+) -> tuple[str | None, tuple[Column, ...]]:
+    """Skeleton and numbers of the new keys, where each reading is a number that stands by itself."""
+    literals: list[str] = [""]
+    found: list[Column] = []
+    waiting = iter(columns)
+    after_reading = False
+    for part in made:
+        if not isinstance(part, str):
+            column = next(waiting)
+            if after_reading or literals[-1][-1:].isdigit() or not part.counts:
+                return None, ()
+            found.append(column)
+            literals.append("")
+            after_reading = True
+            continue
+        if after_reading and part[0].isdigit():
+            return None, ()
+        pieces, digits = numbers(part)
+        literals[-1] += pieces[0]
+        literals += pieces[1:]
+        found += [[run] * count for run in digits]
+        after_reading = False
+    return "\0".join(literals), tuple(found)

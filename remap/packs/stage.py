@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remap.errors import PlanError
-from remap.packs.keyset import Digits, KeySet, skeleton
-from remap.packs.matching import Hit, Matcher
+from remap.packs.keyset import KeySet, Rows, skeleton
+from remap.packs.matching import Matcher
 from remap.packs.owners import Bound, Claim, Conflict, owners
 from remap.packs.pack import Rule
-from remap.packs.rendering import renderer
+from remap.packs.rendering import write, write_one
 from remap.packs.template import Capture, Template, Text
 
 
@@ -35,6 +35,7 @@ class Outcome:
 
     outputs    the new key; None where it is dropped, transformed with others, or wrong
     rules      its owner; None where it has none
+    known      skeletons and numbers of outputs, where they need not be looked for
     claimed    keys of rules with ops
     fired      rule -> how many keys it owns
     twice      places of keys that a rule both matches and could have produced
@@ -47,6 +48,7 @@ class Outcome:
     keys: KeySet
     outputs: list[str | None]
     rules: list[Rule | None]
+    known: list[tuple[str, Rows]] = field(default_factory=list)
     claimed: list[Claimed] = field(default_factory=list)
     fired: Counter[str] = field(default_factory=Counter)
     twice: list[tuple[int, Rule]] = field(default_factory=list)
@@ -65,55 +67,57 @@ class Outcome:
 def apply(bounds: Sequence[Bound], keys: KeySet, again: frozenset[str] | None) -> Outcome:
     """Apply the rules. ``again`` names those that may be applied twice; None: don't look for it."""
     out = Outcome(keys, [None] * len(keys), [None] * len(keys))
-    for group in keys.groups.values():
-        for verdict, places, digits in owners(bounds, group, keys.keys):
+    for skel, group in keys.groups.items():
+        for verdict, rows in owners(bounds, group, keys.keys):
             if isinstance(verdict, Conflict):
-                out.conflicts.extend((p, verdict.rules) for p in places)
+                out.conflicts.extend((p, verdict.rules) for p in rows.places)
             elif verdict is not None:
-                _claim(out, verdict, places, digits, again)
+                _claim(out, verdict, skel, rows, again)
     return out
 
 
-def _claim(
-    out: Outcome, claim: Claim, places: list[int], digits: list[Digits], again: frozenset[str] | None
-) -> None:
+def _claim(out: Outcome, claim: Claim, skel: str, rows: Rows, again: frozenset[str] | None) -> None:
     rule = claim.bound.rule
-    out.fired[rule.id] += len(places)
-    for p in places:
+    out.fired[rule.id] += len(rows.places)
+    for p in rows.places:
         out.rules[p] = rule
     if rule.does == "keep":
-        for p in places:
+        for p in rows.places:
             out.outputs[p] = out.keys.keys[p]
+        out.known.append((skel, rows))
     elif rule.does == "refuse":
-        out.refused.extend((p, rule) for p in places)
+        out.refused.extend((p, rule) for p in rows.places)
     elif rule.does == "rename" and claim.bound.unbound:
         out.unbound[rule.id] = claim.bound.unbound
     elif rule.does == "rename" and rule.ops:
         names = sorted(claim.hit.texts.keys() | claim.hit.numbers.keys())
-        for p, d in zip(places, digits, strict=True):
-            captures = {n: claim.hit.value(n, d) for n in names}
+        columns = [claim.hit.reading(n).column(rows) for n in names]
+        for row, p in enumerate(rows.places):
+            captures = {n: column[row] for n, column in zip(names, columns, strict=True)}
             out.claimed.append(Claimed(p, claim.bound, claim.part, captures))
     elif rule.does == "rename":
-        _rename(out, claim, places, digits)
+        _rename(out, claim, rows)
         if again is not None and rule.id not in again:
-            out.twice.extend((p, rule) for p in _applied_already(claim, places, out.keys))
+            out.twice.extend((p, rule) for p in _applied_already(claim, rows.places, out.keys))
 
 
-def _rename(out: Outcome, claim: Claim, places: list[int], digits: list[Digits]) -> None:
-    render = renderer(claim.bound.targets[0], claim.hit)
-    outputs = out.outputs
+def _rename(out: Outcome, claim: Claim, rows: Rows) -> None:
     try:
-        for p, d in zip(places, digits, strict=True):
-            outputs[p] = render(d)
-    except PlanError:
-        for p, d in zip(places, digits, strict=True):
-            try:
-                outputs[p] = render(d)
-            except PlanError as e:
-                out.faults.append((p, claim.bound.rule, e.what))
+        written = write(claim.bound.targets[0], claim.hit, rows)
+    except PlanError as e:
+        if len(rows.places) == 1:
+            out.faults.append((rows.places[0], claim.bound.rule, e.what))
+            return
+        for row in range(len(rows.places)):
+            _rename(out, claim, rows.pick([row]))
+        return
+    for p, key in zip(rows.places, written.keys, strict=True):
+        out.outputs[p] = key
+    if written.skeleton is not None:
+        out.known.append((written.skeleton, Rows(rows.places, written.columns)))
 
 
-def _applied_already(claim: Claim, places: list[int], keys: KeySet) -> list[int]:
+def _applied_already(claim: Claim, places: Sequence[int], keys: KeySet) -> list[int]:
     """Keys that the rule could have made from a shorter one: applying it would wrap them again.
 
     An index shift and a swap leave the length of the skeleton as it is; taking a wrapper off makes
@@ -137,10 +141,8 @@ def _applied_already(claim: Claim, places: list[int], keys: KeySet) -> list[int]
 
 
 def _wraps(makes: Matcher, before: Template, key: str) -> bool:
-    hit: Hit | None = makes.match(key)
-    if hit is None:
-        return False
-    return len(skeleton(renderer(before, hit)(()))) < len(skeleton(key))
+    hit = makes.match(key)
+    return hit is not None and len(skeleton(write_one(before, hit.captures()))) < len(skeleton(key))
 
 
 def _lengthens(source: Template, target: Template) -> bool:
