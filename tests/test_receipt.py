@@ -22,7 +22,7 @@ def out(tmp_path):
 
 def test_it_lies_beside_a_file_and_says_what_convert_returned(out):
     path, made = out
-    assert receipt.find(api.open(path)) == made
+    assert receipt.find(api.catalog(path)) == made
     assert receipt.receipt_path(path).name == "out.safetensors.receipt.json"
 
 
@@ -39,18 +39,18 @@ def test_it_names_source_and_sizes_and_no_place_or_date(out):
 def test_it_is_not_taken_for_another_files(out, tmp_path):
     save_file({"c": torch.ones(1)}, tmp_path / "other.safetensors")
     (tmp_path / receipt.RECEIPT).write_bytes(out[1].encode())
-    assert receipt.find(api.open(tmp_path / "other.safetensors")) is None
+    assert receipt.find(api.catalog(tmp_path / "other.safetensors")) is None
 
 
 def test_a_damaged_one_is_said_to_be(out):
     path = receipt.receipt_path(out[0])
     path.write_text("{")
     with pytest.raises(Damaged, match="not a receipt"):
-        receipt.find(api.open(out[0]))
+        receipt.find(api.catalog(out[0]))
 
 
 def test_one_of_a_newer_remap_asks_for_it(out):
     path = receipt.receipt_path(out[0])
     path.write_text(path.read_text().replace('"receipt": 1', '"receipt": 2'))
     with pytest.raises(UsageError, match="use a newer remap"):
-        receipt.find(api.open(out[0]))
+        receipt.find(api.catalog(out[0]))

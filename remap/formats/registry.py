@@ -18,6 +18,7 @@ MODULES = {
     "deepspeed-pipeline": "remap.formats.deepspeed_pipeline",
     "deepspeed": "remap.formats.deepspeed",
     "dcp": "remap.formats.dcp.folder",
+    "dcp-safetensors": "remap.formats.dcp.safetensors_shards",
     "safetensors": "remap.formats.safetensors",
     "torch": "remap.formats.torch_files",
     "keys": "remap.formats.keylist",

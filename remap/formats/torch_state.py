@@ -159,7 +159,7 @@ def _entries(contents: Contents) -> dict[str, Entry]:
             problems.append(f"{key.text}: the tensor is {ref.kind}")
             continue
         spec = TensorSpec(ref.dtype, ref.shape)
-        entries[key.text] = Entry(key.text, spec, _location(contents, ref, spec))
+        entries[key.text] = Entry(key.text, spec, locate_tensor(contents, ref, spec))
     if problems:
         raise InputError(
             f"{len(problems)} tensors can't be read",
@@ -170,7 +170,7 @@ def _entries(contents: Contents) -> dict[str, Entry]:
     return entries
 
 
-def _location(contents: Contents, ref: TensorRef, spec: TensorSpec) -> Location | None:
+def locate_tensor(contents: Contents, ref: TensorRef, spec: TensorSpec) -> Location | None:
     """Where a tensor lies; None where its bytes are not in this machine's order."""
     assert ref.storage is not None
     stored = contents.storages[ref.storage.key]

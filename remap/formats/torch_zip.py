@@ -17,7 +17,7 @@ from remap.pickles.screen import screen
 from remap.pickles.survey import survey
 from remap.pickles.walk import no_gc, walk
 
-__all__ = ["TorchFile", "emit", "is_torch", "read", "rewrite"]
+__all__ = ["TorchFile", "emit", "is_torch", "read", "read_zip", "rewrite"]
 
 _LEGACY_MAGIC = (b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", b"L119547037146038801333356L\n.")
 """End of the first pickle of a file before torch 1.6: the number 0x1950a86a20f9469cfc6c, in
@@ -58,7 +58,7 @@ def read(
         head = f.read(1024)
     if head.startswith(b"PK\x03\x04"):
         with no_gc():
-            contents, opaque = _read_zip(path, keep_suspicious)
+            contents, opaque = read_zip(path, keep_suspicious)
             return make_file(contents, opaque, at, state_dict)
     if _is_legacy(head):
         from remap.formats.torch_legacy import read_legacy
@@ -83,7 +83,8 @@ def _what_it_is(head: bytes) -> str:
     return "not a torch file"
 
 
-def _read_zip(path: Path, keep_suspicious: bool) -> tuple[Contents, tuple[str, ...]]:
+def read_zip(path: Path, keep_suspicious: bool = False) -> tuple[Contents, tuple[str, ...]]:
+    """The contents of a torch zip, and its opaque classes. Raises NotACheckpoint, Damaged, Hostile."""
     archive = read_archive(path)
     little = _check_records(archive)
     stream = archive.read("data.pkl")
