@@ -9,6 +9,7 @@ the policy judges them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from remap.audits import registry
 from remap.audits.baseline import Baseline
@@ -18,6 +19,7 @@ from remap.audits.finding import Finding
 from remap.audits.judge import judge
 from remap.audits.policy import STRICT, Policy
 from remap.audits.report import Report
+from remap.audits.suggest.search import suggest
 from remap.audits.target import Target
 from remap.errors import UsageError
 from remap.expr import Expr, Permute, Take
@@ -44,7 +46,8 @@ def audit(
     if values:
         table.values = compare_values(table)
     found = list(findings(table, policy))
-    return judge(table, found, policy, baseline)
+    report = judge(table, found, policy, baseline)
+    return report if report.passed else replace(report, suggestions=suggest(table, policy.ref))
 
 
 def findings(table: Comparison, policy: Policy = STRICT) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ def judge(
     share = coverage(table, findings)
     about = [*_expectations(policy, findings), *_thresholds(policy, share), *bench.about_waivers()]
     judged += [bench.judge(f) for f in about]
-    order = {k: n for n, k in enumerate([*table.target.specs, *table.offered])} if len(judged) > 1 else {}
+    order = {k: n for n, k in enumerate(dict.fromkeys([*table.target.specs, *table.offered]))}
     judged.sort(key=lambda j: order.get(j.finding.key, -1))
     return Report(
         source=str(table.source.root),

@@ -82,6 +82,7 @@ class Policy:
 
     levels    category -> level, where it departs from the category's own
     expect    category -> how many findings there must be
+    ref       what it was asked for by: its name, or a path
     keys      least share of the target's keys that must match, 0 to 1
     elements  the same by elements
     """
@@ -94,6 +95,7 @@ class Policy:
     elements: float = 0.0
     waivers: tuple[Waiver, ...] = ()
     categories: tuple[Custom, ...] = ()
+    ref: str = "strict"
 
 
 STRICT = Policy()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -79,7 +80,7 @@ def load_policy(ref: str | Path | Policy | None = None) -> Policy:
         return ref
     if ref is None or str(ref) == "strict":
         return STRICT
-    return _load(str(ref), (), Path.cwd())
+    return replace(_load(str(ref), (), Path.cwd()), ref=str(ref))
 
 
 def shipped() -> dict[str, str]:

@@ -24,7 +24,8 @@ def specs(keys: Specs | Iterable[str]) -> dict[str, TensorSpec]:
     if not isinstance(keys, Mapping):
         return dict.fromkeys(keys, UNKNOWN)
     return {
-        k: TensorSpec.parse(v if isinstance(v, str) else f"f32{list(v)}".replace(" ", "")) for k, v in keys.items()
+        k: TensorSpec.parse(v if isinstance(v, str) else f"f32{list(v)}".replace(" ", ""))
+        for k, v in keys.items()
     }
 
 
@@ -50,7 +51,8 @@ def run(
     policy: str | Policy | None = None,
     rules: str | None = None,
 ) -> Report:
-    """An audit of two key lists. ``policy``: a name or a YAML text; ``rules``: the rules of a pack, as YAML."""
+    """An audit of two key lists. ``policy``: a name or a YAML text; ``rules``: the rules of a pack, as
+    YAML."""
     if isinstance(policy, str) and "\n" in policy:
         policy = read_policy(policy.encode(), "policy.yaml")
     made = plan(catalog(source), rules) if rules else None

@@ -1,0 +1,95 @@
+"""``remap audit SRC --against TARGET``: does it load, and if not, why?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from remap.cli import options, terminal
+from remap.errors import DestinationError, UsageError
+
+FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
+
+
+@click.command()
+@options.source
+@click.option(
+    "--against",
+    required=True,
+    metavar="TARGET",
+    help="A checkpoint, a key list, a folder with a config.json only, or package.module:function or "
+    "path.py:function that returns the model.",
+)
+@options.conversion
+@click.option(
+    "--policy", metavar="POLICY", help="strict (default), magma, lora, finetune-head, or a YAML file."
+)
+@click.option("--format", "form", type=click.Choice(FORMS), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report there.")
+@click.option("--values", is_flag=True, help="Compare values, too, where both sides have them.")
+@click.option("--baseline", type=click.Path(path_type=Path), help="Findings that are known and don't fail.")
+@click.option("--update-baseline", is_flag=True, help="Write what fails now into the file of --baseline.")
+@click.option(
+    "--write-fix",
+    type=click.Path(path_type=Path),
+    help="Write the pack that mends most, where one was found.",
+)
+def command(
+    source: Path,
+    against: str,
+    how: options.How,
+    policy: str | None,
+    form: str,
+    output: Path | None,
+    values: bool,
+    baseline: Path | None,
+    update_baseline: bool,
+    write_fix: Path | None,
+) -> None:
+    """Does a checkpoint load, and if not, why? Exit code 1 where the policy fails it.
+
+    Only names, shapes and types are looked at, unless --values is given. With --format github, annotations
+    go to stdout and a summary to the file that GITHUB_STEP_SUMMARY names.
+    """
+    from remap import api
+    from remap.audits import baseline as baselines
+    from remap.reports import registry
+
+    if update_baseline and baseline is None:
+        raise UsageError("--update-baseline needs a file to write", remedy="give --baseline FILE")
+    known = None if update_baseline else baseline
+    report = api.audit(source, against, policy=policy, baseline=known, values=values, **how)
+    if update_baseline and baseline is not None:
+        _write(baseline, baselines.dump(report.judged))
+        terminal.note(f"written: {baseline}")
+        report = api.audit(source, against, policy=policy, baseline=baseline, values=values, **how)
+    _write(output, registry.render(report, form))
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if form == "github" and summary:
+        with Path(summary).open("a") as file:
+            file.write(registry.render(report, "markdown"))
+    if write_fix is not None:
+        _write_fix(write_fix, [s.pack for s in report.suggestions if s.pack])
+    if form != "text" or output is not None:
+        terminal.note(str(report))
+    raise SystemExit(report.exit_code)
+
+
+def _write(path: Path | None, text: str) -> None:
+    if path is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        path.write_text(text)
+    except OSError as e:
+        raise DestinationError(f"can't be written: {e.strerror}", where=path) from None
+
+
+def _write_fix(path: Path, packs: list[str]) -> None:
+    if not packs:
+        terminal.note("no fix was written: no prefix, wrapper or renamed segment explains what is missing")
+        return
+    _write(path, packs[0])
+    terminal.note(f"written: {path}; read it, then use it with -r {path}")
