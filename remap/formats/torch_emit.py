@@ -16,12 +16,14 @@ from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
 from remap.pickles.build import node_of, ordered_dict
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.nodes import Dict, Text, Value
+from remap.pickles.walk import no_gc
 from remap.types import find_ties
 
 PREFIX = "archive"
 """The folder in the zip: what torch calls it where it does not know the file's name."""
 
 
+@no_gc()
 def emit(
     name: str,
     tensors: Mapping[str, Expr],

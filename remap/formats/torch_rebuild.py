@@ -20,12 +20,14 @@ from remap.formats.zip_layout import NewRecord, lay_out_zip
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.graph import mapping_pairs
 from remap.pickles.nodes import Call, Dict, Global, Text, Value
+from remap.pickles.walk import no_gc
 
 _WRITTEN = {"data.pkl", ".format_version", ".storage_alignment", "byteorder", "version"}
 _STALE = {".data/serialization_id"}
 """Names this very content, and it is another now; torch writes it for its own statistics."""
 
 
+@no_gc()
 def rebuild(file: TorchFile, name: str, tensors: Mapping[str, Expr]) -> OutFile:
     """The file ``name``: ``file`` with ``tensors`` for its state dict, in that order.
 

@@ -22,9 +22,11 @@ from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
 from remap.pickles.graph import key_of, mapping_pairs
 from remap.pickles.nodes import Text
 from remap.pickles.rewrite import rename_stream
+from remap.pickles.walk import no_gc
 from remap.types import Entry, Location
 
 
+@no_gc()
 def rewrite(file: TorchFile, name: str, renames: Mapping[str, str], drop: Set[str] = frozenset()) -> OutFile:
     """The file ``name``: ``file`` with other keys, everything else in it carried along.
 

@@ -67,7 +67,7 @@ def test_a_type_without_storage_class_is_named_by_the_call():
         {"of": Text("0")},
         {"name": "_rebuild_qtensor", "strides": (9, 1), "rest": (None, False, HOOKS)},
     ],
-    ids=str,
+    ids=lambda options: ",".join(options),
 )
 def test_a_tensor_that_leaves_its_storage_is_hostile(options):
     with pytest.raises(Hostile):
@@ -94,7 +94,7 @@ def test_missing_arguments_are_damage():
         (Text("storage"), Global("torch", "FloatStorage"), Text("0"), Text("cpu"), 1 << 60),
         Text("storage"),
     ],
-    ids=str,
+    ids=["module", "negative", "class of os", "no storage class", "key is a number", "too many", "no tuple"],
 )
 def test_other_persistent_ids_are_refused(pid):
     with pytest.raises((Hostile, Damaged, Exception)) as e:
