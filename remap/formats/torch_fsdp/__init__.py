@@ -1,0 +1,10 @@
+"""Rank files of torch FSDP: every rank saved its own state dict with ``torch.save``.
+
+    rank0.pt, rank1.pt, ...    {key: DTensor or ShardedTensor, this rank's part of it}
+
+    names ──────> the files of one save
+    parts ──────> what part of which tensor a pickle describes (``placements``: where a DTensor's lies)
+    folder ─────> a catalog, parts joined over files
+
+Read only. No process group is needed, nothing is unpickled.
+"""
