@@ -6,6 +6,7 @@ Three spellings are read:
     {file: {key: [shape, dtype]}}                      DeepSpeed layer files; layer_02-... gives "2.<key>"
     {"weight_map": {key: file}}                        a Hugging Face index without its shards: names only
 
+``__metadata__`` beside the keys may say which are buffers and which are tied (see ``METADATA``).
 A file name may end in ``.json`` or ``.json.gz``.
 """
 
@@ -15,6 +16,9 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
@@ -23,6 +27,10 @@ from remap.formats.base import OutFile, WriteOptions
 from remap.formats.layer_files import layer_of
 from remap.types import Catalog, Entry, TensorSpec
 
+METADATA = "__metadata__"
+"""No key, but what is known beside them: ``buffers`` (a list), ``ties`` (key -> first key)."""
+MADE_OF = ("keys", "model")
+"""Formats whose metadata says it."""
 UNKNOWN = TensorSpec(dtype("uint8"), (0,))
 """What is put for a tensor of which only the name is known."""
 
@@ -54,7 +62,8 @@ class KeyList:
             entries, warnings = _entries(path, document), ()
         if not entries:
             raise Damaged("the key list is empty", where=path)
-        return Catalog(self.name, path, (path,), entries, warnings=warnings)
+        known = _metadata(document)
+        return Catalog(self.name, path, (path,), entries, metadata=known, warnings=warnings)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         raise UsageError("a key list is not an output format", remedy="use `remap keys PATH -o keys.json`")
@@ -66,7 +75,7 @@ FORMAT = KeyList()
 def _load(path: Path) -> dict[str, object]:
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        document = json.loads(data)
+        document = msgspec.json.decode(data)
     except (ValueError, OSError, EOFError) as e:
         raise Damaged(f"not a key list: {e}", where=path) from None
     if not isinstance(document, dict):
@@ -77,16 +86,21 @@ def _load(path: Path) -> dict[str, object]:
 def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     wrong = []
+    specs: dict[tuple[object, ...], TensorSpec] = {}  # a million keys have a few hundred of them
     for key, value in document.items():
-        layer = layer_of(key)
-        if isinstance(value, dict) and layer is not None:
-            inner = {f"{layer.index}.{k}": v for k, v in value.items()}
-        else:
-            inner = {key: value}
+        if key == METADATA:
+            continue
+        inner: Mapping[str, Any] = {key: value}
+        if isinstance(value, dict):
+            layer = layer_of(key)
+            inner = inner if layer is None else {f"{layer.index}.{k}": v for k, v in value.items()}
         for name, pair in inner.items():
             try:
                 shape, kind = pair
-                entries[name] = Entry(name, TensorSpec(dtype(kind), tuple(map(int, shape))))
+                known = (kind, *shape)
+                if known not in specs:
+                    specs[known] = TensorSpec(dtype(kind), tuple(map(int, shape)))
+                entries[name] = Entry(name, specs[known])
             except (TypeError, ValueError, UsageError):
                 wrong.append(f"{name}: {json.dumps(pair)[:80]}")
     if wrong:
@@ -94,10 +108,22 @@ def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
     return entries
 
 
+def _metadata(document: Mapping[str, object]) -> dict[str, str]:
+    """What the list says beside its keys, each as JSON text."""
+    found = document.get(METADATA)
+    return {k: json.dumps(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
 def dump(catalog: Catalog) -> str:
     """The key list of a catalog, as text: what ``remap keys`` writes."""
-    lines = (
+    known = {
+        k: json.loads(catalog.metadata[k])
+        for k in ("buffers", "ties")
+        if catalog.format in MADE_OF and k in catalog.metadata
+    }
+    lines = [f"{json.dumps(METADATA)}: {json.dumps(known)}"] if known else []
+    lines += [
         f"{json.dumps(k)}: {json.dumps([list(e.spec.shape), e.spec.dtype.name])}"
         for k, e in catalog.entries.items()
-    )
+    ]
     return "{" + ",\n ".join(lines) + "}\n"
