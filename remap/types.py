@@ -163,6 +163,7 @@ class Catalog:
     warnings  what a user should know before trusting it
     peek      the plain value of an extra, by its name; None where the format does not read them
     native    the reader's own view, for the writer of the same format; nobody else looks at it
+    stored    where entries are put together: every tensor as the files hold it, by file and place
     """
 
     format: str
@@ -178,6 +179,7 @@ class Catalog:
     warnings: tuple[str, ...] = ()
     peek: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     native: object = field(default=None, repr=False, compare=False)
+    stored: Mapping[str, Entry] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:

@@ -7,7 +7,7 @@ still names are copied, those that only dropped tensors used go away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from remap.errors import UsageError
@@ -42,14 +42,25 @@ def rebuild(file: TorchFile, name: str, tensors: Mapping[str, Expr]) -> OutFile:
     moved = {e.entry.key: key for key, e in tensors.items() if isinstance(e, Take)}
     changed: dict[int, Value] = {site: Text(text) for site, text in names_elsewhere(contents, moved).items()}
     changed[id(contents.node)] = _state_dict(file, nodes)
+    return reassemble(contents, name, changed, records)
+
+
+def reassemble(
+    contents: Contents, name: str, changed: Mapping[int, Value], records: Iterable[NewRecord]
+) -> OutFile:
+    """The file ``name``: the pickle of ``contents`` with other nodes in it, and the storages that it names.
+
+    changed  id of a node -> the node that takes its place
+    records  the storages of new tensors (``torch_emit.new_tensors``)
+    """
     writer = Writer(changed, contents.walked.protocol)
     stream = writer.write(contents.walked.root)
-    records += [
+    kept = [
         NewRecord.copied(f"data/{key}", CopiedBytes(contents.path, s.offset, s.nbytes, s.crc32))
         for key, s in ((k, contents.storages[k]) for k in writer.storages if k in contents.storages)
     ]
     prefix = PREFIX if contents.archive is None else contents.archive.prefix
-    out = lay_out_zip(name, prefix, [*skeleton(stream), *records, *_others(contents), VERSION])
+    out = lay_out_zip(name, prefix, [*skeleton(stream), *records, *kept, *_others(contents), VERSION])
     return replace(out, carries=True)
 
 
