@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
 import msgspec
 
@@ -30,9 +30,13 @@ class Index:
     weight_map: Mapping[str, str]
     metadata: Mapping[str, object] = field(default_factory=dict)
 
+    def name(self, shard: Path) -> str:
+        """What the index calls a shard: its path from the index's folder, with ``/``."""
+        return shard.relative_to(self.path.parent).as_posix()
+
     @property
     def shards(self) -> list[Path]:
-        """The shards in the folder of the index, sorted, each once."""
+        """The shards, sorted, each once."""
         return [self.path.parent / name for name in sorted(set(self.weight_map.values()))]
 
 
@@ -42,32 +46,28 @@ def read_index(path: Path) -> Index:
         found = msgspec.json.decode(path.read_bytes(), type=_Document)
     except msgspec.MsgspecError as e:
         raise Damaged(f"not an index: {e}", where=path, remedy="fetch the file again") from None
-    outside = sorted({n for n in found.weight_map.values() if not _is_plain(n)})
+    outside = sorted({n for n in found.weight_map.values() if not _is_inside(n)})
     if outside:
         raise Hostile(
             "the index names files outside its folder",
             where=path,
             problems=[repr(n) for n in outside],
-            remedy="do not trust this checkpoint; its index should name plain file names only",
+            remedy="do not trust this checkpoint; an index names files of its own folder, or below it",
         )
     if not found.weight_map:
         raise Damaged("the index lists no tensors", where=path)
     return Index(path, found.weight_map, found.metadata)
 
 
-def _is_plain(name: str) -> bool:
-    """One file name, on POSIX and on Windows alike."""
-    return (
-        PurePosixPath(name).name == name
-        and PureWindowsPath(name).name == name
-        and name not in ("", ".", "..")
-        and "\0" not in name
-    )
+def _is_inside(name: str) -> bool:
+    """A relative path that goes down only, on POSIX and on Windows alike."""
+    parts = name.split("/")
+    return not any(p in ("", ".", "..") or PureWindowsPath(p).name != p or "\0" in p for p in parts)
 
 
 def check_shards_exist(index: Index) -> None:
     """Raise Damaged naming every shard that is not there."""
-    missing = [p.name for p in index.shards if not p.is_file()]
+    missing = [index.name(p) for p in index.shards if not p.is_file()]
     if missing:
         raise Damaged(
             f"{len(missing)} of {len(index.shards)} shards are missing",
@@ -77,9 +77,9 @@ def check_shards_exist(index: Index) -> None:
         )
 
 
-def check_index(index: Index, shards: Mapping[str, Iterable[str]]) -> None:
-    """Compare the index with what the shards hold (file name -> keys), both ways. Raises Damaged."""
-    held = {key: name for name, keys in shards.items() for key in keys}
+def check_index(index: Index, shards: Mapping[Path, Iterable[str]]) -> None:
+    """Compare the index with what the shards hold (file -> keys), both ways. Raises Damaged."""
+    held = {key: index.name(file) for file, keys in shards.items() for key in keys}
     problems = [
         f"{key}: the index says {name}, " + (f"but {held[key]} has it" if key in held else "no shard has it")
         for key, name in index.weight_map.items()

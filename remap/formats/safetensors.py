@@ -55,8 +55,8 @@ class Safetensors:
         """Index files, shard families (their first file) and single files at ``path``."""
         if path.is_dir():
             indexes = sorted(path.glob("*.safetensors.index.json"))
-            listed = {shard.name for i in indexes for shard in read_index(i).shards}
-            rest = [p for p in sorted(path.glob("*.safetensors")) if p.name not in listed]
+            listed = {shard for i in indexes for shard in read_index(i).shards}
+            rest = [p for p in sorted(path.glob("*.safetensors")) if p not in listed]
             return [*indexes, *_first_of_family(rest)]
         if path.name.endswith(".safetensors.index.json"):
             return [path]
@@ -154,12 +154,12 @@ def _check_family(files: list[Path]) -> None:
 def _catalog(path: Path, files: list[Path], index: Index | None) -> Catalog:
     entries: dict[str, Entry] = {}
     metadata: dict[str, str] = {}
-    shards: dict[str, list[str]] = {}
+    shards: dict[Path, list[str]] = {}
     doubled = []
     for file in files:
         found, text = read_header(file)
         doubled += [f"{k}: in {entries[k].location.file.name} and {file.name}" for k in found if k in entries]  # type: ignore[union-attr]
-        shards[file.name] = list(found)
+        shards[file] = list(found)
         entries.update(found)
         metadata.update(text)
     if doubled:

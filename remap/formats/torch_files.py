@@ -70,7 +70,7 @@ class Torch:
         check_shards_exist(index)
         catalog = _catalog(path, index.shards, at, keep_suspicious)
         assert isinstance(catalog.native, tuple)
-        check_index(index, {file.path.name: file.entries for file in catalog.native})
+        check_index(index, {file.path: file.entries for file in catalog.native})
         return catalog
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-HOLE = "\0"
-"""Stands for a number while rows are grouped; no key has it."""
-
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
+
+Shape = tuple[tuple[str, ...], ...]
+"""Of each cell of a row, what lies between its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +21,19 @@ class Line:
 
 
 def collapse(rows: Iterable[Sequence[str]]) -> list[Line]:
-    """Rows that differ only in numbers that are whole words of their first ``len(row)`` cells, as
-    one line each, in the order of their first rows."""
-    groups: dict[tuple[str, ...], list[list[list[int]]]] = {}
+    """Rows that differ only in numbers that are whole words, as one line each, in the order of
+    their first rows."""
+    groups: dict[Shape, list[list[list[int]]]] = {}
     for row in rows:
         numbers = [[int(n) for n in _NUMBER.findall(cell)] for cell in row]
-        groups.setdefault(tuple(_NUMBER.sub(HOLE, cell) for cell in row), []).append(numbers)
+        groups.setdefault(tuple(tuple(_NUMBER.split(cell)) for cell in row), []).append(numbers)
     return [_line(shape, found) for shape, found in groups.items()]
 
 
-def _line(shape: tuple[str, ...], found: list[list[list[int]]]) -> Line:
+def _line(shape: Shape, found: list[list[list[int]]]) -> Line:
     cells = []
-    for i, cell in enumerate(shape):
+    for i, texts in enumerate(shape):
         spans = [_span(column) for column in zip(*(numbers[i] for numbers in found), strict=True)]
-        texts = cell.split(HOLE)
         cells.append("".join(a + b for a, b in zip(texts, [*spans, ""], strict=True)))
     return Line(tuple(cells), len(found))
 

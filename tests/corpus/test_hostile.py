@@ -21,7 +21,6 @@ AWAITED = {"rules", "output", "dcp", "fsdp"}
 
 DEPARTURES = {
     "s32_valid_empty": "a checkpoint without tensors is never a success",
-    "i20_valid": "an index names files of its own folder only",
     **dict.fromkeys(
         ("f01_missing_rank", "f04_ranks_disagree", "f05_truncated_shard", "f14_evil_rank"),
         "ZeRO optimizer files are reported and left behind, never opened",

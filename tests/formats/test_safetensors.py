@@ -128,7 +128,9 @@ def test_a_missing_shard_is_named_without_an_index_too(shards):
 
 def test_a_key_that_only_the_index_has_is_named(shards):
     _change_index(shards, lambda m: m.update({"ghost": "model-00001-of-00002.safetensors"}))
-    with pytest.raises(Damaged, match=r"ghost: the index says model-00001-of-00002\.safetensors, no shard has it"):
+    with pytest.raises(
+        Damaged, match=r"ghost: the index says model-00001-of-00002\.safetensors, no shard has it"
+    ):
         registry.open_catalog(shards)
 
 
@@ -139,12 +141,20 @@ def test_a_key_that_only_a_shard_has_is_named(shards):
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.safetensors", "/etc/x.safetensors", "..\\x.safetensors", "C:\\x", "a/b"]
+    "name",
+    ["../secret.safetensors", "/etc/x.safetensors", "..\\x.safetensors", "C:\\x", "a/../b", "a//b", "./a"],
 )
 def test_an_index_that_points_outside_its_folder_is_refused(shards, name):
     _change_index(shards, lambda m: m.update({"a.weight": name}))
     with pytest.raises(Hostile, match="outside its folder"):
         registry.open_catalog(shards)
+
+
+def test_shards_may_lie_below_the_index(shards):
+    (shards / "part").mkdir()
+    (shards / "model-00002-of-00002.safetensors").rename(shards / "part/two.safetensors")
+    _change_index(shards, lambda m: m.update({"b.weight": "part/two.safetensors"}))
+    assert set(registry.open_catalog(shards).entries) == {"a.weight", "b.weight"}
 
 
 def _change_index(folder, change):

@@ -37,5 +37,6 @@ def test_a_number_inside_a_word_is_part_of_the_word():
     assert len(collapse([("conv1.w",), ("conv2.w",), ("f16[2]",)])) == 3
 
 
-def test_braces_and_hashes_in_keys_are_left_alone():
-    assert collapse([("a#b.{x}.0",), ("a#b.{x}.1",)]) == [Line(("a#b.{x}.{0..1}",), 2)]
+@pytest.mark.parametrize("odd", ["a#b.{x}", "nul\0nul", "a\nb"])
+def test_odd_keys_are_left_alone(odd):
+    assert collapse([(f"{odd}.0",), (f"{odd}.1",)]) == [Line((f"{odd}.{{0..1}}",), 2)]
