@@ -56,10 +56,10 @@ class RemapError(Exception):
             lines.append(f"  ... and {len(self.problems) - SHOWN} more")
         if self.remedy:
             lines.append(f"to mend it: {self.remedy}")
-        return "\n".join(_printable(line) for line in "\n".join(lines).split("\n"))
+        return "\n".join(printable(line) for line in "\n".join(lines).split("\n"))
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
     """Keys and file names are a stranger's: what could steer a terminal is shown escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remap.cli import options, terminal
+from remap.errors import printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -79,7 +80,7 @@ def _summary(catalog: Catalog) -> None:
     if catalog.companions:
         rows.append(("beside it", ", ".join(p.name for p in catalog.companions)))
     for name, value in rows:
-        click.echo(f"{name:<11}{value}")
+        click.echo(f"{name:<11}{printable(value)}")
     click.echo()
 
 
@@ -96,7 +97,7 @@ def _tree(catalog: Catalog) -> Tree:
     from rich.text import Text
     from rich.tree import Tree
 
-    root = Tree(Text(catalog.root.name))
+    root = Tree(Text(printable(catalog.root.name)))
     nodes: dict[str, Tree] = {"": root}
     for key, entry in catalog.entries.items():
         *parents, leaf = key.split(".")
@@ -105,7 +106,7 @@ def _tree(catalog: Catalog) -> Tree:
         for part in parents:
             path = f"{path}.{part}"
             if path not in nodes:
-                nodes[path] = node.add(Text(part))
+                nodes[path] = node.add(Text(printable(part)))
             node = nodes[path]
-        node.add(Text(f"{leaf}  {entry.spec}"))
+        node.add(Text(printable(f"{leaf}  {entry.spec}")))
     return root

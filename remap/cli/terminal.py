@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from remap.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,7 +28,7 @@ def out() -> Console:
 
 def note(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 def print_json(document: object) -> None:
@@ -43,7 +45,7 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset
     for i, name in enumerate(header):
         grid.add_column(name, justify="right" if i in right else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*(Text(printable(cell)) for cell in row))
     console = out()
     if console.is_terminal:
         console.print(grid)
