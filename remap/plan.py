@@ -11,7 +11,9 @@ every rule fire. Entries without a location (a key list) plan as well. Raises Us
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -124,6 +126,32 @@ def make_plan(
     partial: bool = False,
 ) -> Plan:
     """Compile the conversion of ``catalog`` by ``packs``. Raises UsageError, PlanError."""
+    with _uncollected():
+        return _make(catalog, packs, inverse, params, remembered, again, cast, partial)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: a plan is millions of small objects, and none of them is garbage."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _make(
+    catalog: Catalog,
+    packs: Sequence[Pack],
+    inverse: bool,
+    params: Mapping[str, str] | None,
+    remembered: Mapping[str, Mapping[str, object]] | None,
+    again: Iterable[str],
+    cast: DType | None,
+    partial: bool,
+) -> Plan:
     chain = tuple(packs)
     check_explicit(chain, params or {})
     twice = frozenset(again)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from remap.authoring.examples import plan_example
 from remap.authoring.findings import PackFinding
 from remap.errors import RemapError
+from remap.ops import arithmetic
 from remap.packs.invert import no_inverse
 from remap.packs.pack import Pack, Rule, UseStage
 
@@ -70,7 +71,9 @@ def _unused_params(pack: Pack) -> Iterator[PackFinding]:
         used |= rule.params_used
     for stage in pack.stages:
         if isinstance(stage, UseStage):
-            used |= {v.strip("{}") for v in stage.given.values()}
+            used |= stage.when.keys()
+    for param in pack.params.values():
+        used |= arithmetic.names(param.value) if param.value else set()
     for param in pack.params.values():
         if param.name not in used:
             message = f"parameter {param.name} is not used"

@@ -83,16 +83,18 @@ class Run:
         return self.applied
 
     def _pack(self, pack: Pack, table: Table, with_: Mapping[str, str]) -> None:
-        values = resolve(pack, table.keys, self.given, with_)
+        values = resolve(pack, table.keys, self.given, with_, lambda place: table.exprs[place].spec)
         self.applied.append(Applied(pack, self.direction, values))
         for stage in _ordered(pack, self.direction):
+            if isinstance(stage, UseStage) and not values.hold(stage.when):
+                continue
             if isinstance(stage, UseStage):
                 self._pack(stage.pack, table, stage.given)
             else:
                 self._stage(pack, stage, table, values)
 
     def _stage(self, pack: Pack, stage: RuleStage, table: Table, values: Resolved) -> None:
-        rules = rules_for(stage, self.direction)
+        rules = _rules(stage, self.direction, values)
         bounds = bind(rules, values.values, pack.params, pack.file)
         before = table.keys
         outcome = apply(bounds, before, self.again)
@@ -105,7 +107,7 @@ class Run:
             raise collisions(pack, _collided(after))
         specs = {c.place: table.exprs[c.place].spec for c in outcome.claimed}
         table.advance(after)
-        undo = bind(rules_for(stage, other(self.direction)), values.values, pack.params, pack.file)
+        undo = bind(_rules(stage, other(self.direction), values), values.values, pack.params, pack.file)
         prove(pack, undo, values, outcome, after.origins, table.keys, table.exprs, specs)
 
     def _converted(self) -> bool:
@@ -114,6 +116,10 @@ class Run:
             len(self._input) > 0
             and _accepts(self.pack, other(self.direction), self._input, self.given, {}) is not None
         )
+
+
+def _rules(stage: RuleStage, direction: Direction, values: Resolved) -> list[Rule]:
+    return [r for r in rules_for(stage, direction) if values.hold(r.when)]
 
 
 def other(direction: Direction) -> Direction:
@@ -132,12 +138,14 @@ def _accepts(
     values = resolve(pack, keys, given, with_)
     for stage in _ordered(pack, direction):
         if isinstance(stage, UseStage):
+            if not values.hold(stage.when):
+                continue
             after = _accepts(stage.pack, direction, keys, given, stage.given)
             if after is None:
                 return None
             keys = after
             continue
-        bounds = bind(rules_for(stage, direction), values.values, pack.params, pack.file)
+        bounds = bind(_rules(stage, direction, values), values.values, pack.params, pack.file)
         outcome = apply(bounds, keys, None)
         if outcome.unowned or outcome.conflicts or outcome.unbound or outcome.faults:
             return None

@@ -16,6 +16,9 @@ Axis = str
 LIST: Axis = ""
 """The axis of the templates of a rule's list."""
 
+When = Mapping[str, frozenset[str]]
+"""Parameter -> the values, as they are spelled, for which something holds."""
+
 Does = Literal["rename", "keep", "drop", "refuse"]
 Direction = Literal["forward", "inverse"]
 
@@ -48,6 +51,7 @@ class Rule:
     back      the stated inverse of a pattern: its sources and targets
     lossy     the author says ``inverse: none``
     only      the one direction in which it exists; its keys are those of that direction's input
+    when      parameter -> the values with which it exists
     """
 
     id: str
@@ -63,6 +67,7 @@ class Rule:
     back: tuple[Source, Template] | None = None
     lossy: bool = False
     only: Direction | None = None
+    when: When = field(default_factory=dict)
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -82,6 +87,7 @@ class Rule:
     def params_used(self) -> frozenset[str]:
         """Names in its templates, counts and ops that may be parameters."""
         found = frozenset[str]().union(*(t.names for t in self.templates), *(o.symbols for o in self.ops))
+        found |= self.when.keys()
         return found if self.expect is None else found | arithmetic.names(self.expect)
 
 
@@ -92,8 +98,10 @@ class Param:
     choices      name -> the name, or the names that it carries
     from_config  dotted paths in config.json, the first one there counts
     or_count     templates; the number of their distinct matches
+    or_shape     (template, dimension); the size of what matches
     or_present   choice -> templates; the first choice with a match counts
     default      what remains
+    value        computed from other parameters
     """
 
     name: str
@@ -103,7 +111,9 @@ class Param:
     from_config: tuple[str, ...] = ()
     or_count: tuple[Template, ...] = ()
     or_present: Mapping[str, tuple[Template, ...]] = field(default_factory=dict)
+    or_shape: tuple[tuple[Template, int], ...] = ()
     default: int | str | None = None
+    value: Arithmetic | None = None
     minimum: int = 0
 
     @property
@@ -127,6 +137,7 @@ class UseStage:
     line: int
     pack: Pack
     given: Mapping[str, str]
+    when: When = field(default_factory=dict)
 
 
 Stage = Union[RuleStage, UseStage]

@@ -6,15 +6,19 @@ receipt remembers, config.json, what the keys show (a count, a name that is pres
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from remap.errors import UsageError
+from remap.ops import arithmetic
 from remap.packs.keyset import KeySet
 from remap.packs.matching import Hit, Matcher
-from remap.packs.pack import Pack, Param
+from remap.packs.pack import Pack, Param, When
 from remap.packs.schema import suggestion
 from remap.packs.template import Template
+from remap.types import TensorSpec
+
+Specs = Callable[[int], TensorSpec]
 
 
 @dataclass
@@ -32,6 +36,10 @@ class Resolved:
     origins: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
+    def hold(self, when: When) -> bool:
+        """Do the conditions hold? One on a parameter without a value does not."""
+        return all(str(self.spelled.get(name, "")) in wanted for name, wanted in when.items())
+
     @property
     def numbers(self) -> dict[str, int]:
         """Those that are numbers."""
@@ -47,11 +55,19 @@ class Given:
     config: Mapping[str, object] = field(default_factory=dict)
 
 
-def resolve(pack: Pack, keys: KeySet, given: Given, with_: Mapping[str, str]) -> Resolved:
-    """The values of ``pack``'s own parameters. One may be missing: perhaps no rule needs it."""
+def resolve(
+    pack: Pack, keys: KeySet, given: Given, with_: Mapping[str, str], specs: Specs | None = None
+) -> Resolved:
+    """The values of ``pack``'s own parameters. One may be missing: perhaps no rule needs it.
+
+    ``specs`` gives those of the keys by place; without them no parameter comes from a shape.
+    """
     done = Resolved()
-    for name, param in pack.params.items():
-        found = _find(pack, param, keys, given, with_)
+    # What is computed from others comes last.
+    for name, param in sorted(pack.params.items(), key=lambda p: p[1].value is not None):
+        found = _find(pack, param, keys, given, with_, specs)
+        if found is None and param.value is not None and arithmetic.names(param.value) <= done.numbers.keys():
+            found = arithmetic.evaluate(param.value, done.numbers), f"{param.value}"
         if found is None:
             done.missing[name] = _why(param)
             continue
@@ -63,7 +79,12 @@ def resolve(pack: Pack, keys: KeySet, given: Given, with_: Mapping[str, str]) ->
 
 
 def _find(
-    pack: Pack, param: Param, keys: KeySet, given: Given, with_: Mapping[str, str]
+    pack: Pack,
+    param: Param,
+    keys: KeySet,
+    given: Given,
+    with_: Mapping[str, str],
+    specs: Specs | None,
 ) -> tuple[int | str, str] | None:
     name = param.name
     if name in given.explicit:
@@ -83,6 +104,10 @@ def _find(
         count = distinct(template, keys)
         if count:
             return count, f"counted {template.text}"
+    for template, dim in param.or_shape:
+        size = None if specs is None else _size(template, dim, keys, specs)
+        if size is not None:
+            return size, f"dimension {dim} of {template.text}"
     for choice, templates in param.or_present.items():
         for template in templates:
             if distinct(template, keys, most=1):
@@ -90,6 +115,18 @@ def _find(
     if param.default is not None:
         return param.default, "default"
     return None
+
+
+def _size(template: Template, dim: int, keys: KeySet, specs: Specs) -> int | None:
+    """The size that all matches have; None where there is none, or they differ."""
+    matcher = Matcher(template)
+    found: set[int] = set()
+    for group in keys.groups.values():
+        if matcher.could(group.key):
+            for place in group.rows.places:
+                if matcher.match(keys.keys[place]) and dim < len(specs(place).shape):
+                    found.add(specs(place).shape[dim])
+    return found.pop() if len(found) == 1 else None
 
 
 def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
@@ -121,7 +158,9 @@ def _at(config: Mapping[str, object], path: str) -> object:
 
 def _why(param: Param) -> str:
     tried = [f"config.json has no {p}" for p in param.from_config]
-    tried += [f"no key matches {t.text}" for t in param.or_count]
+    tried += [f"no key matches {t.text}" for t in (*param.or_count, *(t for t, _ in param.or_shape))]
+    if param.value is not None:
+        tried.append(f"{param.value} can't be computed")
     return ", ".join(tried) or "it has no default"
 
 

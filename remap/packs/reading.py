@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UseStage
-from remap.packs.rules import read_rule
-from remap.packs.schema import RawExample, RawPack, RawParam, RawStage, checked, suggestion
+from remap.packs.rules import read_rule, read_when
+from remap.packs.schema import RawExample, RawPack, RawParam, RawShape, RawStage, checked, suggestion
 from remap.packs.template import Tables, Template, check_table, parse_template
 from remap.packs.yaml_source import Node, read_yaml
 
@@ -64,6 +64,9 @@ def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pac
         with problems.at(nodes["tables"].mapping[name].line, f"table {name}"):
             tables[name] = check_table(list(table.items()), name)
     params = _params(raw.params, nodes.get("params"), tables, problems)
+    for param in params.values():
+        for name in sorted(arithmetic.names(param.value) - params.keys() if param.value else ()):
+            problems.add(param.line, f"parameter {param.name}: value: no parameter is called {name!r}")
     stages = _stages(raw, nodes["stages"], params, tables, problems, find)
     examples = [
         _example(e, n.line) for e, n in zip(raw.examples, _members(nodes.get("examples")), strict=True)
@@ -142,6 +145,9 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
         raise PackError(f"default: {raw.default} is less than min: {raw.min}")
     if choices and raw.or_count:
         raise PackError("or_count gives a number, and it has choices")
+    if choices and (raw.or_shape or raw.value):
+        raise PackError("or_shape and value give a number, and it has choices")
+    shapes = [raw.or_shape] if isinstance(raw.or_shape, RawShape) else list(raw.or_shape)
     return Param(
         name=name,
         line=line,
@@ -151,6 +157,8 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
         or_count=templates(raw.or_count),
         or_present={c: templates(t) for c, t in raw.or_present.items()},
         default=raw.default,
+        or_shape=tuple((parse_template(r.key, {}, tables), r.dim) for r in shapes),
+        value=None if raw.value is None else arithmetic.parse(raw.value),
         minimum=raw.min,
     )
 
@@ -172,21 +180,22 @@ def _stages(
             problems.add(at.line, "a stage has either rules or use")
         elif stage.use is not None:
             with problems.at(at.line, f"use {stage.use}"):
-                stages.append(_use(stage, at.line, find))
-        elif stage.with_:
-            problems.add(at.line, "with: sets parameters of a pack that is used")
+                stages.append(_use(stage, at.line, params, find))
+        elif stage.with_ or stage.when:
+            problems.add(at.line, "with: and when: belong to a pack that is used; a rule has its own when:")
         else:
             stages.append(_rules(stage, at, params, tables, problems, seen))
     return stages
 
 
-def _use(stage: RawStage, line: int, find: Find) -> UseStage:
+def _use(stage: RawStage, line: int, params: Mapping[str, Param], find: Find) -> UseStage:
     pack = find(stage.use or "")
     strange = [n for n in stage.with_ if n not in pack.all_params]
     if strange:
         known = sorted(pack.all_params)
         raise PackError(f"{pack.name} has no parameter {strange[0]!r}{suggestion(strange[0], known)}")
-    return UseStage(line, pack, {k: str(v) for k, v in stage.with_.items()})
+    given = {k: str(v) for k, v in stage.with_.items()}
+    return UseStage(line, pack, given, read_when(stage.when, params))
 
 
 def _rules(

@@ -10,7 +10,7 @@ from remap.ops.base import Op
 from remap.ops.registry import read_op
 from remap.packs.gather import check_axes
 from remap.packs.matching import trouble
-from remap.packs.pack import Param, Rule, Source
+from remap.packs.pack import Param, Rule, Source, When
 from remap.packs.patterns import read_pattern
 from remap.packs.schema import RawInverse, RawRule, suggestion
 from remap.packs.template import Capture, Index, Ref, Tables, Template, parse_template
@@ -41,7 +41,7 @@ def _listed(value: object) -> list[str]:
     return [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]
 
 
-def _common(raw: RawRule) -> dict[str, object]:
+def _common(raw: RawRule, params: Mapping[str, Param]) -> dict[str, object]:
     return {
         "optional": raw.optional,
         "expect": None if raw.expect is None else arithmetic.parse(str(raw.expect)),
@@ -49,7 +49,23 @@ def _common(raw: RawRule) -> dict[str, object]:
         "because": raw.because,
         "lossy": raw.inverse == "none",
         "only": raw.only,
+        "when": read_when(raw.when, params),
     }
+
+
+def read_when(raw: Mapping[str, int | str | list[int | str]], params: Mapping[str, Param]) -> When:
+    """Check a condition on parameters. Raises PackError."""
+    when: dict[str, frozenset[str]] = {}
+    for name, wanted in raw.items():
+        if name not in params:
+            raise PackError(f"when: no parameter is called {name!r}{suggestion(name, list(params))}")
+        values = [str(w) for w in (wanted if isinstance(wanted, list) else [wanted])]
+        strange = [v for v in values if params[name].choices and v not in params[name].choices]
+        if strange:
+            choices = list(params[name].choices)
+            raise PackError(f"when: {name} is never {strange[0]!r}{suggestion(strange[0], choices)}")
+        when[name] = frozenset(values)
+    return when
 
 
 def _keep_or_drop(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
@@ -62,7 +78,7 @@ def _keep_or_drop(raw: RawRule, line: int, params: Mapping[str, Param], tables: 
         raise PackError("a drop needs an id, by which it is reported")
     texts = _listed(raw.drop if does == "drop" else raw.keep)
     sources = tuple(_source(t, params, tables) for t in texts)
-    return Rule(raw.id or f"keep {texts[0]}", line, does, sources, **_common(raw))  # type: ignore[arg-type]
+    return Rule(raw.id or f"keep {texts[0]}", line, does, sources, **_common(raw, params))  # type: ignore[arg-type]
 
 
 def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
@@ -80,7 +96,7 @@ def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables
     targets = tuple(_target(t, params, tables, kinds) for t in _listed(raw.to))
     ops = read_ops(raw.do)
     _captures_agree(sources, targets, ops)
-    rule = Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw))  # type: ignore[arg-type]
+    rule = Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw, params))  # type: ignore[arg-type]
     if ops:
         check_axes(rule)
     return rule
@@ -202,7 +218,7 @@ def _pattern_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: 
         )
     else:
         back = _back(raw, params, tables)
-    return Rule(raw.id, line, "rename", (pattern,), (target,), back=back, **_common(raw))  # type: ignore[arg-type]
+    return Rule(raw.id, line, "rename", (pattern,), (target,), back=back, **_common(raw, params))  # type: ignore[arg-type]
 
 
 def _back(raw: RawRule, params: Mapping[str, Param], tables: Tables) -> tuple[Source, Template]:

@@ -43,6 +43,7 @@ class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     replaces: Texts = ()  # type: ignore[assignment]
     inverse: Union[Literal["none"], RawInverse, None] = None
     only: Literal["forward", "inverse", None] = None
+    when: dict[str, Union[Whole, list[Whole]]] = {}
 
 
 class RawStage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -51,6 +52,14 @@ class RawStage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     rules: list[RawRule] | None = None
     use: str | None = None
     with_: dict[str, Whole] = msgspec.field(default_factory=dict, name="with")
+    when: dict[str, Union[Whole, list[Whole]]] = {}
+
+
+class RawShape(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A size of a tensor: dimension ``dim`` of what matches ``key``."""
+
+    key: str
+    dim: int = 0
 
 
 class RawParam(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -60,7 +69,9 @@ class RawParam(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     choices: Union[list[str], dict[str, Union[str, dict[str, str]]], None] = None
     from_config: Texts = ()  # type: ignore[assignment]
     or_count: Texts = ()  # type: ignore[assignment]
+    or_shape: Union[RawShape, list[RawShape]] = ()  # type: ignore[assignment]
     or_present: dict[str, Texts] = {}
+    value: str | None = None
     default: Whole | None = None
     min: int = 0
 
