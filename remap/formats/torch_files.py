@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from remap.errors import Damaged, UsageError
@@ -24,10 +25,12 @@ from remap.formats.index import (
     split_shards,
 )
 from remap.formats.torch_emit import check_names, emit
+from remap.formats.torch_locate import follow, resolve
 from remap.formats.torch_rebuild import rebuild
 from remap.formats.torch_rewrite import rewrite
 from remap.formats.torch_state import TorchFile
 from remap.formats.torch_zip import is_torch, read
+from remap.pickles.graph import plain
 from remap.types import Catalog, Entry
 
 NAME = "pytorch_model.bin"
@@ -174,8 +177,18 @@ def _catalog(path: Path, files: Sequence[Path], at: str | None, keep_suspicious:
         extras=tuple(name for f in read_files for name in f.extras),
         opaque=tuple(sorted({name for f in read_files for name in f.opaque})),
         warnings=tuple(w for f in read_files for w in f.warnings),
+        peek=partial(_peek, read_files),
         native=read_files,
     )
+
+
+def _peek(files: Sequence[TorchFile], name: str) -> object:
+    """The plain value of an extra. Raises KeyError, UsageError where its name is no text."""
+    for file in files:
+        if name in file.extras:
+            root = file.contents.walked.root
+            return plain(follow(root, resolve(root, name, file.path)))
+    raise KeyError(name)
 
 
 FORMAT = Torch()

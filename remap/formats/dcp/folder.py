@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.dcp import reader, writer
+from remap.formats.dcp.extras import peek
 from remap.types import Catalog
 
 
@@ -27,7 +30,10 @@ class Dcp:
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
         """Read ``.metadata`` and the headers of the items. Raises InputError, UsageError."""
-        return reader.open_folder(path, at, self.name)
+        catalog = reader.open_folder(path, at, self.name)
+        folder = catalog.native
+        assert isinstance(folder, reader.Folder)
+        return replace(catalog, peek=partial(peek, folder))
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """One ``.distcp`` file, or several of at most ``options.shard_size`` bytes. Raises UsageError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,9 +100,3 @@ def _locate(folder: Path, name: str, tensor: Tensor, items: Items) -> Location |
     if not boxes and 0 in tensor.shape:
         return Location(folder / METADATA, 0)
     return assemble(TensorSpec(tensor.dtype, tensor.shape), boxes, f"{folder}: {name}")
-
-
-def values(folder: Folder) -> Mapping[str, object]:
-    """The plain value of every item that is no tensor, by flat name."""
-    with Items(folder.path) as items:
-        return {name: items.value(item, name) for name, item in folder.metadata.objects.items()}

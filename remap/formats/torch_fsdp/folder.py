@@ -75,7 +75,7 @@ class TorchFsdp:
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         raise UsageError(
             "rank files are read only",
-            remedy="write a DCP folder, which FSDP loads on any number of ranks (--to dcp), or --to safetensors",
+            remedy="write a DCP folder (--to dcp), which loads on any number of ranks, or --to safetensors",
         )
 
 
