@@ -89,9 +89,14 @@ def _same_target(pack: Pack) -> Iterator[PackFinding]:
         for rule in stage.rules:
             for target in rule.targets:
                 other = seen.setdefault((number, target.text), rule)
-                if other is not rule and rule.only == other.only:
+                if other is not rule and rule.only == other.only and not _exclude(rule, other):
                     message = f"it writes {target.text}, as rule {other.id} in line {other.line} does"
                     yield _at(pack, rule, "same-target", message)
+
+
+def _exclude(one: Rule, other: Rule) -> bool:
+    """Do the two rules' conditions exclude each other?"""
+    return any(not one.when[n] & other.when[n] for n in one.when.keys() & other.when.keys())
 
 
 CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _same_target)
