@@ -81,10 +81,10 @@ class Comparison:
 
     def claim(self, keys: Iterable[str]) -> None:
         """These are explained."""
-        for key in keys:
-            self.missing.pop(key, None)
-            self.unexpected.pop(key, None)
-            self.shared.pop(key, None)
+        taken = frozenset(keys)
+        for side in (self.missing, self.unexpected, self.shared):
+            for key in taken & side.keys():
+                del side[key]
 
 
 def compare(source: Catalog, target: Target, plan: Plan | None, values: Values | None = None) -> Comparison:

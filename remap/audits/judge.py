@@ -61,14 +61,15 @@ class _Bench:
         self.known = baseline.fingerprints if baseline else frozenset()
         self.today = today
         self.used: Counter[int] = Counter()
+        self.plain: dict[str, str] = {}
         self.levels: Mapping[str, Level] = {c.name: c.level for c in registry.categories()} | dict(
             policy.levels
         )
 
     def judge(self, finding: Finding) -> Judged:
         level: Level = self.levels.get(finding.category, "fail")
-        because = f"{finding.category}: {level}"
-        if is_pardonable(finding.category) and level != "allow":
+        because = self.plain.setdefault(finding.category, f"{finding.category}: {level}")
+        if level != "allow" and is_pardonable(finding.category):
             waiver = self._waiver(finding)
             if waiver is not None:
                 return Judged(finding, "allow", f"waived: {waiver.reason}")

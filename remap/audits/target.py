@@ -18,7 +18,7 @@ from pathlib import Path
 from remap.errors import UsageError
 from remap.formats import registry
 from remap.formats.keylist import UNKNOWN
-from remap.types import Catalog, TensorSpec
+from remap.types import Catalog, Entry, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,30 @@ def names_only(catalog: Catalog) -> bool:
 
 
 def from_catalog(catalog: Catalog) -> Target:
-    """A checkpoint or a key list as the target."""
+    """A checkpoint or a key list as the target. A list may say which keys are buffers, and which are tied."""
+    said = catalog.metadata if catalog.format == "keys" else {}
     return Target(
         name=str(catalog.root),
         specs={k: e.spec for k, e in catalog.entries.items()},
-        ties=catalog.aliases,
+        buffers=frozenset(json.loads(said["buffers"])) if "buffers" in said else None,
+        ties=json.loads(said["ties"]) if "ties" in said else catalog.aliases,
         names_only=names_only(catalog),
         catalog=catalog,
         config=catalog.config,
+    )
+
+
+def as_catalog(target: Target) -> Catalog:
+    """A target as a catalog without locations, for its key list."""
+    if target.catalog is not None:
+        return target.catalog
+    return Catalog(
+        format="model",
+        root=Path(target.name),
+        files=(),
+        entries={k: Entry(k, s) for k, s in target.specs.items()},
+        metadata={"buffers": json.dumps(sorted(target.buffers or ())), "ties": json.dumps(dict(target.ties))},
+        config=target.config,
     )
 
 

@@ -1,4 +1,4 @@
-"""``remap keys PATH -o keys.json``: the key list of a checkpoint."""
+"""``remap keys PATH -o keys.json``: the key list of a checkpoint or a model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from remap.cli import options, terminal
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; stdout without it.")
 @options.at
 def command(path: Path, output: Path | None, at: str | None) -> None:
-    """Write the key list of a checkpoint: {key: [shape, dtype]}, as JSON.
+    """Write the key list of a checkpoint or a model: {key: [shape, dtype]}, as JSON.
 
-    Where no data is needed (plan, rules), it does as well as the checkpoint.
+    Where no data is needed (plan, audit, rules), it does as well as the checkpoint. PATH may also be
+    package.module:function or path.py:function that returns the model, or a folder with a config.json only.
     """
-    from remap import api
+    from remap.audits.target import as_catalog, open_target
     from remap.formats.keylist import dump
 
-    catalog = api.catalog(path, at=at)
+    catalog = as_catalog(open_target(path, at=at))
     text = dump(catalog)
     if output is None:
         click.echo(text, nl=False)

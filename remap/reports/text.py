@@ -11,6 +11,8 @@ from remap.reports.tree import Node, build, collapsed
 
 LINES = 24
 """Lines of one category that are printed; the rest are counted. ``json`` has them all."""
+TREE = 60
+"""Modules that are printed as a tree; html has any number."""
 BAR = 20
 
 
@@ -30,8 +32,8 @@ def _lines(report: Report) -> Iterator[str]:
         ("level", "count", "code", "category", ""),
         right=frozenset({1}),
     )
-    tree = list(_tree(build(report), 0))
-    if any("!" in mark for mark, *_ in tree) and len(tree) <= 60:
+    tree = list(_tree(build(report), 0)) if report.coverage.keys < report.coverage.all_keys else []
+    if tree and len(tree) <= TREE:
         yield ""
         yield from _table(
             [(bar, counts, name) for _, bar, counts, name in tree], ("loaded", "keys", "module")

@@ -5,7 +5,6 @@ Layers that are alike are one node: ``layers.{0..23}``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -37,7 +36,7 @@ class Node:
     loaded_elements: int = 0
     extra: int = 0
     level: Level = "allow"
-    categories: Counter[str] = field(default_factory=Counter)
+    categories: dict[str, int] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -79,7 +78,7 @@ def _count(nodes: list[Node], judged: Judged) -> None:
     f = judged.finding
     size = f.expected.numel if f.expected else 0
     for node in nodes:
-        node.categories[f.category] += 1
+        node.categories[f.category] = node.categories.get(f.category, 0) + 1
         if f.expected is None:
             node.extra += 1
             continue

@@ -8,8 +8,6 @@ _fsdp_wrapped_module); Lightning Fabric (_forward_module, _original_module); Opa
 
 from __future__ import annotations
 
-import re
-
 ANYWHERE = frozenset(
     {
         "_orig_mod",
@@ -25,12 +23,9 @@ LEADING = frozenset({"module", "_module"})
 """Also names that people give (MAGMA's parallel adapters): taken out at the front only."""
 
 
-_QUICK = re.compile(r"^_?module\.|(?:^|\.)_(?:orig_mod|fsdp|fpw|checkpoint_wrapped|forward_mod|original_mod)")
-
-
 def is_wrapped(key: str) -> bool:
-    """Is there a wrapper in it?"""
-    return _QUICK.search(key) is not None and bool(wrappers(key))
+    """Is there a wrapper in it? All of them but one begin with an underscore."""
+    return (key.startswith(("_", "module.")) or "._" in key) and bool(wrappers(key))
 
 
 def unwrap(key: str) -> str:

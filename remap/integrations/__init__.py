@@ -1,0 +1,1 @@
+"""torch, DeepSpeed, transformers, pytest: the only modules that import those."""
