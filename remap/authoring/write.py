@@ -1,0 +1,46 @@
+"""A pack as values -> YAML text. What ``invert`` and ``infer`` print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+Value = object
+
+
+def to_yaml(document: Mapping[str, Value]) -> str:
+    """The document, block style; text is quoted where YAML or a reader could take it for something else."""
+    return "\n".join(_mapping(document, 0)) + "\n"
+
+
+def _mapping(mapping: Mapping[str, Value], depth: int) -> Iterator[str]:
+    for name, value in mapping.items():
+        yield from _entry(f"{'  ' * depth}{_scalar(name)}:", value, depth)
+
+
+def _entry(head: str, value: Value, depth: int) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        yield head
+        yield from _mapping(value, depth + 1)
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+        yield head
+        for member in value:
+            yield from _member(member, depth + 1)
+    else:
+        yield f"{head} {_scalar(value)}"
+
+
+def _member(member: Value, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    if not isinstance(member, Mapping):
+        yield f"{pad}- {_scalar(member)}"
+        return
+    for n, line in enumerate(_mapping(member, depth + 1)):
+        yield f"{pad}- {line.lstrip()}" if n == 0 else line
+
+
+def _scalar(value: Value) -> str:
+    if isinstance(value, str):
+        plain = value.replace("_", "").replace("-", "").replace("/", "")
+        return value if plain.isalpha() and value not in ("true", "false", "null") else json.dumps(value)
+    return json.dumps(value) if value not in ({}, []) else ("{}" if value == {} else "[]")

@@ -1,0 +1,116 @@
+"""What authors run: the list, a pack's page, the skeleton, the inverse as a pack, lint."""
+
+from __future__ import annotations
+
+import pytest
+from packs.language import pack, renamed, rules
+
+from remap.authoring.catalogue import listing
+from remap.authoring.examples import run_examples
+from remap.authoring.inverse import inverse_text
+from remap.authoring.lint import lint
+from remap.authoring.page import page
+from remap.authoring.skeleton import skeleton
+from remap.errors import UsageError
+from remap.packs import available, load, read
+
+
+def test_every_pack_is_listed() -> None:
+    found = {p.name: p for p in listing()}
+    assert found.keys() == available().keys()
+    assert all(p.broken is None for p in found.values())
+    assert found["gpt_neox/hf-to-neox"].inverse
+
+
+def test_a_page_has_names_parameters_evidence_and_an_example() -> None:
+    text = page(load("gpt_neox/hf-to-neox"))
+    assert "| embedding | `gpt_neox.embed_in.weight` | `0.word_embeddings.weight` |  |" in text
+    assert r"`gpt_neox.final_layer_norm.{p:weight\|bias}`" in text
+    assert "| `layers` | number of transformer layers | `num_hidden_layers` in config.json;" in text
+    assert "What mask-buffers, rotary-buffer dropped is not restored." in text
+    assert "EleutherAI/gpt-neox" in text
+    assert "2.attention.query_key_value.weight  f16[192,64]" in text
+
+
+def test_the_skeleton_passes_its_own_checks() -> None:
+    made = read(skeleton("mine/new").encode(), "new.yaml")
+    assert [str(f) for f in lint(made)] == []
+    assert [str(f) for f in run_examples(made)] == []
+
+
+@pytest.mark.parametrize("name", ["new", "a/b/c", "../x/y", ""])
+def test_a_skeleton_needs_a_name(name: str) -> None:
+    with pytest.raises(UsageError, match="no name of a pack"):
+        skeleton(name)
+
+
+def test_the_inverse_as_a_pack_does_what_the_inverse_does() -> None:
+    forward = load("gpt_neox/hf-to-neox")
+    backward = read(inverse_text(forward).encode(), "inverse.yaml")
+    keys = ["0.word_embeddings.weight", "13.mlp.dense_h_to_4h.bias", "15.norm.weight"]
+    given = {"layers": "12"}
+    assert renamed(backward, keys, params=given) == renamed(forward, keys, params=given, inverse=True)
+    assert [str(f) for f in run_examples(backward)] == []
+
+
+def test_an_op_has_no_written_inverse() -> None:
+    with pytest.raises(UsageError, match="derived, not written"):
+        inverse_text(load("transformers/mixtral-4-to-5"))
+
+
+BROKEN = """
+    params: {unused: {default: 1}}
+    stages:
+      - rules:
+          - {id: half, from: "a.{i:int}", to: "b.{i//2}"}
+          - {id: twin, from: "c.{i:int}", to: "b.{i//2}"}
+    examples:
+      - given: {a.0: "f16[1]"}
+        expect: {b.1: "f16[1]"}
+"""
+
+
+def test_lint_finds_what_a_loadable_pack_does_wrong() -> None:
+    found = [(f.code, f.line) for f in lint(pack(BROKEN))]
+    assert found == [
+        ("no-evidence", 1),
+        ("unused-parameter", 5),
+        ("no-inverse", 8),
+        ("rule-without-example", 8),
+        ("no-inverse", 9),
+        ("rule-without-example", 9),
+        ("same-target", 9),
+    ]
+
+
+def test_an_example_that_differs_says_how() -> None:
+    made = pack("""
+        stages: [{rules: [{id: r, from: "a.{i:int}", to: "b.{i+1}"}]}]
+        examples: [{given: {a.0: "f16[1]", a.1: "f16[1]"}, expect: {b.0: "f16[1]", b.1: "f16[2]"}}]
+    """)
+    assert [f.message for f in run_examples(made)] == [
+        "expected b.0, which is not there",
+        "found b.2 f16[1], which is not expected",
+        "b.1 is f16[1]; expected f16[2]",
+    ]
+
+
+def test_no_examples_is_a_finding() -> None:
+    assert [f.code for f in run_examples(rules('- {keep: "**"}'))] == ["no-examples"]
+
+
+@pytest.mark.parametrize(
+    ("example", "code"),
+    [
+        ("{given: {x: 'f16[1]'}, expect: {x: 'f16[1]'}}", "example-fails"),
+        ("{given: {a.0: 'f16[1]'}, fails: already-converted}", "example-succeeds"),
+        ("{given: {a.0: 'f16[1]'}, fails: somehow}", "unknown-failure"),
+        ("{given: {a.0: 'f16[1]'}, expect: {b.0: 'f16[2]'}}", "example-differs"),
+    ],
+)
+def test_findings_of_examples(example: str, code: str) -> None:
+    made = pack(f"""
+        stages: [{{rules: [{{id: r, from: "a.{{i:int}}", to: "b.{{i}}"}}]}}]
+        examples: [{example}]
+    """)
+    assert code in [f.code for f in run_examples(made)]
