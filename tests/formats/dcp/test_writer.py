@@ -1,0 +1,160 @@
+"""Real torch.distributed.checkpoint loads what remap writes: on one process, on 2 and 4 ranks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from formats.conftest import run_ranks
+from formats.dcp import torch_ranks as truth
+from formats.suite import FormatSuite, random_tensors, source_of, write
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from remap import api
+from remap.checkpoint import Checkpoint
+from remap.errors import UsageError
+from remap.expr import Take
+from remap.formats import registry
+from remap.formats.base import WriteOptions
+from remap.types import Catalog
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+class TestDcp(FormatSuite):
+    name = "dcp"
+
+
+DCP = registry.get("dcp")
+
+
+def takes(source: Catalog) -> dict[str, Take]:
+    return {k: Take(e) for k, e in source.entries.items()}
+
+
+def bits(value: torch.Tensor) -> torch.Tensor:
+    return value.reshape(-1).view(torch.uint8)
+
+
+def test_torch_loads_every_type_and_shape(tmp_path):
+    tensors = random_tensors()
+    source = source_of(tensors, tmp_path / "in.safetensors")
+    folder = write(DCP, takes(source), source, tmp_path / "out")
+    found = {k: torch.zeros_like(v) for k, v in tensors.items()}
+    dcp.load(found, checkpoint_id=folder)
+    assert all(bits(found[k]).equal(bits(v)) for k, v in tensors.items())
+
+
+def test_fsdp2_loads_it_on_two_and_four_ranks(ranks, tmp_path):
+    """The judge of the whole: folders that remap wrote, into models and optimizers of real FSDP2."""
+    save_file({k: v.clone() for k, v in truth.weights().items()}, tmp_path / "in.safetensors")
+    api.convert(tmp_path / "in.safetensors", tmp_path / "model-fresh", to="dcp")
+    api.convert(ranks / "fsdp2", tmp_path / "all-of-fsdp2", at="", shard_size=200)
+    api.convert(ranks / "fsdp1", tmp_path / "carried-of-fsdp1")
+    folders = [tmp_path / n for n in ("model-fresh", "all-of-fsdp2", "carried-of-fsdp1")]
+    lines = [json.loads(line) for line in run_ranks("load", *folders).splitlines() if line.startswith("{")]
+    assert [(x["ranks"], x["folder"]) for x in lines] == [(n, f.name) for n in (2, 4) for f in folders]
+    assert [x["wrong"] for x in lines] == [[]] * 6
+
+
+@pytest.mark.parametrize("at", [None, ""])
+def test_everything_else_is_carried_along(at, ranks, tmp_path):
+    receipt = api.convert(ranks / "fsdp2", tmp_path / "out", at=at)
+    assert receipt.left_behind == []
+    state = {"step": 0, "cfg": {"lr": 0, "names": 0, "empty": 0}, "optim": {"param_groups": [{"betas": 0}]}}
+    dcp.load(state, checkpoint_id=tmp_path / "out")
+    assert (state["step"], state["cfg"]) == (truth.STEP, truth.CFG)
+    assert list(state["optim"]["param_groups"][0]["betas"]) == [0.9, 0.999]
+    assert not api.diff(api.catalog(ranks / "fsdp2", at=""), api.catalog(tmp_path / "out", at=""))
+
+
+def test_the_nested_state_dict_is_what_it_was(ranks, tmp_path):
+    """``dcp_to_torch_save`` nests it by the paths in .metadata."""
+    api.convert(ranks / "fsdp2", tmp_path / "out")
+    for name, folder in {"a": ranks / "fsdp2", "b": tmp_path / "out"}.items():
+        dcp_to_torch_save(folder, tmp_path / f"{name}.pt")
+    a, b = (torch.load(tmp_path / f"{n}.pt", weights_only=False) for n in "ab")
+    assert a["model"].keys() == b["model"].keys()
+    assert a["optim"]["param_groups"] == b["optim"]["param_groups"]
+    assert a["optim"]["state"].keys() == b["optim"]["state"].keys()
+    assert (a["step"], a["cfg"]) == (b["step"], b["cfg"])
+
+
+def test_renamed_tensors_stay_in_their_dict(tmp_path):
+    dcp.save({"model": {"a.w": torch.ones(2)}, "step": 1}, checkpoint_id=tmp_path / "in", no_dist=True)
+    source = registry.open_catalog(tmp_path / "in")
+    folder = write(DCP, {"b.w": Take(source.entries["a.w"])}, source, tmp_path / "out")
+    dcp_to_torch_save(folder, tmp_path / "out.pt")
+    found = torch.load(tmp_path / "out.pt", weights_only=False)
+    assert {k: list(v) for k, v in found.items() if k == "model"} == {"model": ["b.w"]}
+    assert found["step"] == 1
+    assert list(registry.open_catalog(folder).entries) == ["b.w"]
+
+
+def test_a_name_that_something_else_has_is_refused(tmp_path):
+    dcp.save({"w": torch.ones(2), "step": 1}, checkpoint_id=tmp_path / "in", no_dist=True)
+    source = registry.open_catalog(tmp_path / "in")
+    with pytest.raises(UsageError, match="taken by what else the folder holds") as caught:
+        DCP.lay_out({"step": Take(source.entries["w"])}, source, WriteOptions())
+    assert caught.value.problems == ("step",)
+
+
+def test_shards_are_files_of_at_most_that_size(tmp_path):
+    tensors = {f"w{i}": torch.full((8,), float(i)) for i in range(4)}
+    source = source_of(tensors, tmp_path / "in.safetensors")
+    folder = write(DCP, takes(source), source, tmp_path / "out", shard_size=64)
+    assert sorted(p.name for p in folder.iterdir()) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+    found = {k: torch.zeros(8) for k in tensors}
+    dcp.load(found, checkpoint_id=folder)
+    assert all(found[k].equal(v) for k, v in tensors.items())
+
+
+def test_there_and_back_is_the_identity(ranks, tmp_path):
+    """Sharded folder -> safetensors -> folder -> safetensors."""
+    api.convert(ranks / "grid", tmp_path / "a.safetensors")
+    api.convert(tmp_path / "a.safetensors", tmp_path / "dcp", to="dcp")
+    api.convert(tmp_path / "dcp", tmp_path / "b.safetensors")
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+    found = load_file(tmp_path / "a.safetensors")
+    assert all(found[k].equal(v) for k, v in truth.weights().items())
+
+
+@pytest.mark.parametrize("kind", ["dtensor", "sharded", "grid-dtensor", "hf", "fsdp1", "full.pt"])
+def test_every_layout_becomes_a_folder_that_torch_loads(kind, ranks, tmp_path):
+    api.convert(ranks / kind, tmp_path / "out", to="dcp", at="model" if kind == "grid-dtensor" else None)
+    wanted = truth.weights()
+    found = {k: torch.zeros_like(wanted[k]) for k in Checkpoint(api.catalog(ranks / kind))}
+    dcp.load({"model": found} if kind == "fsdp1" else found, checkpoint_id=tmp_path / "out")
+    assert len(found) >= len(wanted) - 1
+    assert all(v.equal(wanted[k]) for k, v in found.items())
+
+
+def test_a_cast_folder(ranks, tmp_path):
+    api.convert(ranks / "fsdp2", tmp_path / "out", dtype="bf16")
+    wanted = truth.weights()
+    found = {
+        "embed.weight": torch.zeros(7, 3, dtype=torch.bfloat16),
+        "seen": torch.zeros(3, dtype=torch.int64),
+    }
+    dcp.load({"model": found}, checkpoint_id=tmp_path / "out")
+    assert found["embed.weight"].equal(wanted["embed.weight"].bfloat16())
+    assert found["seen"].equal(wanted["seen"])
+
+
+def test_its_receipt_holds(ranks, tmp_path):
+    api.convert(ranks / "fsdp1", tmp_path / "out")
+    assert api.verify(tmp_path / "out", against=ranks / "fsdp1")[1] == []
+    (file,) = tmp_path.glob("out/__0_0.distcp")
+    data = bytearray(file.read_bytes())
+    data[704] ^= 1  # a weight's first byte
+    file.write_bytes(data)
+    assert len(api.verify(tmp_path / "out")[1]) == 1
+
+
+def test_a_file_name_is_refused(tmp_path):
+    source = source_of({"w": torch.ones(2)}, tmp_path / "in.safetensors")
+    with pytest.raises(UsageError, match=r"DCP needs a folder, out\.pt is a file's name"):
+        DCP.lay_out(takes(source), source, WriteOptions(name="out.pt"))
