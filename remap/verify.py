@@ -47,9 +47,14 @@ def digests(exprs: Mapping[str, Expr], jobs: int | None = None) -> dict[str, str
 
 def check_receipt(receipt: Receipt, catalog: Catalog) -> list[str]:
     """Re-read every tensor of ``catalog``; one line for each way in which it departs from the receipt."""
-    problems = [f"{k}: missing" for k in receipt.tensors if k not in catalog.entries]
-    problems += [f"{k}: not in the receipt" for k in catalog.entries if k not in receipt.tensors]
-    both = {k: Take(e) for k, e in catalog.entries.items() if k in receipt.tensors}
+    entries = held_by(catalog, receipt)
+    problems = [f"{k}: missing" for k in receipt.tensors if k not in entries]
+    problems += [
+        f"{k}: not in the receipt"
+        for k in catalog.entries
+        if entries is catalog.entries and k not in receipt.tensors
+    ]
+    both = {k: Take(e) for k, e in entries.items() if k in receipt.tensors}
     found = digests(both)
     for key, take in both.items():
         tensor = receipt.tensors[key]
@@ -58,6 +63,12 @@ def check_receipt(receipt: Receipt, catalog: Catalog) -> list[str]:
         elif found[key] != tensor.xxh3_128:
             problems.append(f"{key}: its bytes have digest {found[key]}, the receipt says {tensor.xxh3_128}")
     return problems
+
+
+def held_by(catalog: Catalog, receipt: Receipt) -> Mapping[str, Entry]:
+    """The tensors that a receipt speaks of: those of the model by name, or (after a reshard) as the files
+    hold them."""
+    return catalog.stored if receipt.tensors.keys() & catalog.stored.keys() else catalog.entries
 
 
 def check_digests(receipt: Receipt, plan: Plan) -> list[str]:

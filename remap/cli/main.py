@@ -16,6 +16,7 @@ COMMANDS = {
     "keys": "write a checkpoint's key list",
     "plan": "what a conversion would do, key by key",
     "convert": "convert a checkpoint",
+    "reshard": "cut a metaseq checkpoint anew: shards, model parts",
     "audit": "does it load, and if not, why",
     "diff": "compare two checkpoints",
     "verify": "re-read an output against its receipt",

@@ -20,6 +20,7 @@ MODULES = {
     "dcp": "remap.formats.dcp.folder",
     "dcp-safetensors": "remap.formats.dcp.safetensors_shards",
     "safetensors": "remap.formats.safetensors",
+    "metaseq": "remap.formats.metaseq",
     "torch-fsdp": "remap.formats.torch_fsdp.folder",
     "torch": "remap.formats.torch_files",
     "keys": "remap.formats.keylist",

@@ -7,6 +7,7 @@ with ``weights_only=True`` and with ``mmap=True`` as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from remap.errors import UsageError
 from remap.expr import Expr, Take
@@ -100,17 +101,7 @@ def new_tensors(
 
 def _ties(tensors: Mapping[str, Expr]) -> dict[str, str]:
     """Output key -> first output key that takes the same source tensor as it is."""
-    sources = {k: e.entry for k, e in tensors.items() if isinstance(e, Take)}
-    same = find_ties(sources.values())
-    first: dict[str, str] = {}
-    ties: dict[str, str] = {}
-    for key, entry in sources.items():
-        if entry.location is None or entry.spec.numel == 0:
-            continue
-        kept = first.setdefault(same.get(entry.key, entry.key), key)
-        if kept != key:
-            ties[key] = kept
-    return ties
+    return find_ties(replace(e.entry, key=key) for key, e in tensors.items() if isinstance(e, Take))
 
 
 def check_names(keys: Iterable[str]) -> None:

@@ -1,0 +1,92 @@
+"""``remap reshard SRC DST``: the same tensors in other shards and parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from remap.cli import options, terminal
+
+
+@click.command()
+@options.source
+@options.destination
+@click.option("--fsdp", type=click.IntRange(1), metavar="N", help="Shards of every model part.")
+@click.option("--tp", type=click.IntRange(1), metavar="N", help="Model parts.")
+@click.option("--unflatten", is_flag=True, help="Tensors under their own names instead of flat ones.")
+@click.option(
+    "--optimizer/--no-optimizer", default=True, help="Keep the optimizer's state (the default), or not."
+)
+@click.option("--dtype", metavar="TYPE", help="Cast floating-point weights: f16, bf16, f32, ...")
+@click.option("--optimizer-dtype", metavar="TYPE", help="Cast the optimizer's moments.")
+@click.option(
+    "--layout",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="YAML file: how tensors with further names are divided over parts.",
+)
+@click.option(
+    "--replicas",
+    type=click.Choice(["agree", "first"]),
+    default="agree",
+    show_default=True,
+    help="Copies that differ between model parts: refuse them, or take part 0's.",
+)
+@click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
+@click.option(
+    "--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take."
+)
+@click.option("--sync", is_flag=True, help="Return only when the disk has it.")
+@click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before.")
+@options.as_json
+def command(
+    source: Path,
+    destination: Path,
+    fsdp: int | None,
+    tp: int | None,
+    unflatten: bool,
+    optimizer: bool,
+    dtype: str | None,
+    optimizer_dtype: str | None,
+    layout: Path | None,
+    replicas: str,
+    jobs: int | None,
+    memory: int,
+    sync: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Cut a metaseq checkpoint anew: other FSDP shards, other model parts, or unflattened.
+
+    SOURCE is any file of the checkpoint. DESTINATION is a folder, or one .pt file where one is written.
+    The optimizer's state is cut like the weights; whatever else the files hold comes along.
+    """
+    from remap.reshard import reshard
+
+    with terminal.progress("resharding") as progress:
+        receipt = reshard(
+            source,
+            destination,
+            fsdp=fsdp,
+            tp=tp,
+            unflatten=unflatten,
+            optimizer=optimizer,
+            dtype=dtype,
+            optimizer_dtype=optimizer_dtype,
+            layout=layout,
+            replicas=replicas,
+            jobs=jobs,
+            memory=memory,
+            sync=sync,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if as_json:
+        terminal.print_json(receipt)
+        return
+    click.echo(
+        f"{destination}: {terminal.count(len(receipt.files), 'file')}, "
+        f"{terminal.size(sum(receipt.files.values()))}"
+    )
+    if receipt.left_behind:
+        terminal.note(f"note: not carried along: {', '.join(receipt.left_behind)}")

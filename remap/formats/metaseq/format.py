@@ -1,0 +1,148 @@
+"""The ``metaseq`` format: any file of a checkpoint stands for all of it, merged and unflattened.
+
+    singleton             reshard.pt
+    model parts           reshard-model_part-{j}.pt
+    shards of parts       checkpoint_last-model_part-{j}-shard{i}.pt
+    shards without parts  checkpoint_last-shard{i}.pt
+
+The catalog has the tensors of the whole model by name; ``stored`` has those that the files hold. Written
+is a singleton; ``remap reshard`` makes the other kinds of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from remap.errors import UsageError
+from remap.expr import Expr, Take
+from remap.formats import torch_zip
+from remap.formats.base import OutFile, WriteOptions
+from remap.formats.companions import companions, read_config
+from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
+from remap.formats.metaseq.names import family, leftovers, parse
+from remap.formats.metaseq.shards import OPTIMIZER, State, is_metaseq
+from remap.formats.metaseq.write import singleton
+from remap.types import Catalog, Entry
+
+NAME = "reshard.pt"
+"""What metaseq calls a file that nothing is split in."""
+
+
+class Metaseq:
+    """The ``metaseq`` format: see the module's docstring."""
+
+    name = "metaseq"
+    title = "metaseq (OPT) checkpoint: model parts, fairscale FSDP shards"
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """The first file of every checkpoint at ``path``: a folder, or any file of one."""
+        if path.is_dir():
+            return _find_in(path)
+        name = parse(path.name.lstrip("_"))
+        if name is None or not path.is_file() or not _is_one(path, name.numbered):
+            return []
+        return [path] if path.name.startswith("_") else [family(path).first]
+
+    def claims(self, root: Path) -> Collection[Path]:
+        """Every file that belongs to the checkpoint at ``root``, leftovers of copies among them."""
+        return {*family(root).files.values(), *leftovers(root)}
+
+    def open(self, path: Path, *, at: str | None = None) -> Catalog:
+        """Read the headers of every file; all tensors of the model, merged and unflattened.
+
+        at  ``extra_state.ema`` for a running average instead of the model
+
+        Raises InputError: files that are missing or do not belong together, names that can't be merged.
+        """
+        checkpoint = read_checkpoint(path)
+        place = place_of(checkpoint, at)
+        one = whole_file(checkpoint)
+        if one is not None:
+            file = torch_zip.read(one, at=".".join(place))
+            return catalog_of(checkpoint, dict(file.entries), native=(file,))
+        merged = checkpoint.merged(checkpoint.divider(), place)
+        entries: dict[str, Entry] = {}
+        for key, expr in merged.items():
+            assert isinstance(expr, Take)
+            entries[key] = Entry(key, expr.spec, expr.entry.location)
+        return catalog_of(checkpoint, entries, native=checkpoint)
+
+    def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
+        """A singleton: everything in one file, in the likeness of the source's first where that is metaseq's."""
+        if not tensors:
+            raise UsageError("there is no tensor to be written")
+        like = source.native if isinstance(source.native, Checkpoint) else None
+        return [singleton(options.name or NAME, tensors, source, like)]
+
+
+FORMAT = Metaseq()
+
+
+def _is_one(path: Path, numbered: bool) -> bool:
+    """True where the content is metaseq's; a broken file with a shard's name is opened to say what is wrong."""
+    if torch_zip.is_torch(path):
+        return is_metaseq(path, numbered=numbered)
+    with path.open("rb") as f:
+        return numbered and f.read(4) == b"PK\x03\x04"
+
+
+def _find_in(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    taken: set[Path] = set()
+    targets: set[Path] = set()
+    for path in sorted(folder.glob("*.pt"), key=lambda p: (not p.is_symlink(), p.name)):
+        name = parse(path.name)
+        if path in taken or name is None or not path.is_file():
+            continue
+        if not _is_one(path, name.numbered):
+            continue
+        files = family(path)
+        taken |= set(files.files.values())
+        first = files.first.resolve()
+        if first not in targets:  # checkpoint_last-* are links to checkpoint_100-*
+            targets.add(first)
+            found.append(files.first)
+    return found
+
+
+def catalog_of(
+    checkpoint: Checkpoint, entries: Mapping[str, Entry], native: object = None, *, stored: bool = True
+) -> Catalog:
+    """The catalog of a checkpoint that was read; ``stored`` also for one of a single file."""
+    path = checkpoint.family.first
+    first = checkpoint.parts[0].shards[0]
+    return Catalog(
+        format=Metaseq.name,
+        root=path,
+        files=tuple(sorted(s.path for p in checkpoint.parts for s in p.shards)),
+        entries=entries,
+        config=read_config(path.parent),
+        companions=companions(path.parent),
+        extras=first.extras,
+        opaque=tuple(sorted({c for p in checkpoint.parts for s in p.shards for c in s.opaque})),
+        warnings=checkpoint.warnings,
+        native=native,
+        stored=dict(_stored(checkpoint)) if stored else {},
+    )
+
+
+def _stored(checkpoint: Checkpoint) -> Iterator[tuple[str, Entry]]:
+    """Every tensor that the files hold, by file and place."""
+    for part in checkpoint.parts:
+        for shard in part.shards:
+            for place, tree in shard.trees.items():
+                for key, entry in tree.items():
+                    yield stored_key(shard.path.name, *place, key), entry
+            if isinstance(shard.optimizer, State):
+                for index, slots in shard.optimizer.slots.items():
+                    for slot, entry in slots.items():
+                        yield stored_key(shard.path.name, OPTIMIZER, "state", str(index), slot), entry
+
+
+def stored_key(file: str, *place: str) -> str:
+    """What a tensor in a file is called where names alone are not enough."""
+    return f"{file}:{'.'.join(place)}"
+
+
+__all__ = ["FORMAT", "Metaseq", "catalog_of", "stored_key"]

@@ -1,0 +1,270 @@
+"""Model parallelism: how the tensors of N parts are one model's, and how that model is M parts'.
+
+In: the tensors of every part by name, and a layout, which says of each name how it is divided. Out:
+expressions. A name that the layout does not know is refused: whether its parts are pieces or copies can't
+be seen. Copies are compared while they are read. Moments are divided like their parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import yaml
+
+from remap.errors import InputError, PackError, UsageError
+from remap.expr import Concat, Expr, Same, Slice
+
+LAYOUT = "opt/metaseq.layout.yml"
+SPLITS = ("columns", "rows", "fused", "vocabulary", "tied", "replicated")
+
+
+@dataclass(frozen=True)
+class Split:
+    """How one kind of tensor is divided; see the layout file for the kinds."""
+
+    kind: str
+    blocks: int = 1
+    like: str = ""
+    buffer: bool = False
+
+    @property
+    def dim(self) -> int:
+        """The dimension along which parts follow one another."""
+        return 1 if self.kind == "rows" else 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model family's division.
+
+    splits  pattern of names -> division, the first that matches counts
+    units   patterns of the modules that are FSDP units of their own
+    """
+
+    splits: tuple[tuple[re.Pattern[str], Split], ...]
+    units: tuple[re.Pattern[str], ...] = ()
+
+    def of(self, name: str) -> Split | None:
+        """The division of a tensor, None where the name is not known."""
+        return next((s for p, s in self.splits if p.fullmatch(name)), None)
+
+    def place(self, name: str) -> int:
+        """Where a name comes in the order of the model's parameters."""
+        found = (i for i, (p, _) in enumerate(self.splits) if p.fullmatch(name))
+        return next(found, len(self.splits))
+
+
+@cache
+def load_layout(path: Path | None = None) -> Layout:
+    """The layout of metaseq's decoder; ``path`` is a file with further names, which come first.
+
+    Raises PackError where the file is wrong.
+    """
+    base = _parse(files("remap_rules").joinpath(*LAYOUT.split("/")).read_bytes(), LAYOUT)
+    if path is None:
+        return base
+    try:
+        more = _parse(path.read_bytes(), str(path))
+    except OSError as e:
+        raise PackError(f"the layout can't be read: {e.strerror}", where=path) from None
+    return Layout((*more.splits, *base.splits), more.units or base.units)
+
+
+def _parse(data: bytes, where: str) -> Layout:
+    try:
+        document = yaml.safe_load(data)
+        splits = [(_pattern(t["key"]), _split(t)) for t in document["tensors"]]
+        units = tuple(_pattern(u) for u in document.get("units") or ())
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as e:
+        raise PackError(f"not a layout: {type(e).__name__}: {e}", where=where) from None
+    wrong = [s.kind for _, s in splits if s.kind not in SPLITS]
+    if wrong:
+        raise PackError(
+            "no division is called so", where=where, problems=wrong, remedy=f"use one of {', '.join(SPLITS)}"
+        )
+    return Layout(tuple(splits), units)
+
+
+def _split(item: Mapping[str, str]) -> Split:
+    return Split(
+        item["split"], int(item.get("blocks", 1)), str(item.get("like", "")), bool(item.get("buffer", False))
+    )
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    """``*`` is one piece between dots, ``{a|b}`` one of several; everything else is itself."""
+    out = ""
+    for piece in re.split(r"(\*|\{[^{}]*\})", key):
+        if piece == "*":
+            out += r"[^.]+"
+        elif piece.startswith("{"):
+            out += f"(?:{'|'.join(map(re.escape, piece[1:-1].split('|')))})"
+        else:
+            out += re.escape(piece)
+    return re.compile(out)
+
+
+@dataclass(frozen=True)
+class Divider:
+    """Divides the tensors of one checkpoint.
+
+    splits    name -> division, decided from the weights; moments and averages use the same
+    replicas  "agree": copies are compared; "first": that of part 0 is taken
+    """
+
+    splits: Mapping[str, Split]
+    replicas: str = "agree"
+
+    def merge(self, parts: Sequence[Mapping[str, Expr]]) -> dict[str, Expr]:
+        """The tensors of the whole model. One object under two names stays one object."""
+        if len(parts) == 1:
+            return dict(parts[0])
+        made: dict[tuple[int, ...], Expr] = {}
+        out: dict[str, Expr] = {}
+        for name in parts[0]:
+            pieces = [p[name] for p in parts]
+            same = tuple(map(id, pieces))
+            if same not in made:
+                made[same] = self._merged(name, pieces)
+            out[name] = made[same]
+        return out
+
+    def _merged(self, name: str, pieces: Sequence[Expr]) -> Expr:
+        split = self.splits[name]
+        if split.kind == "replicated":
+            return Same(tuple(pieces)) if self.replicas == "agree" else pieces[0]
+        if split.kind == "fused":
+            rows = [p.spec.shape[0] // split.blocks for p in pieces]
+            return Concat(
+                tuple(
+                    Slice(p, 0, b * r, (b + 1) * r)
+                    for b in range(split.blocks)
+                    for p, r in zip(pieces, rows, strict=True)
+                )
+            )
+        return Concat(tuple(pieces), split.dim)
+
+    def cut(self, whole: Mapping[str, Expr], parts: int, number: int) -> dict[str, Expr]:
+        """The tensors of part ``number`` of ``parts``."""
+        if parts == 1:
+            return dict(whole)
+        made: dict[int, Expr] = {}
+        out: dict[str, Expr] = {}
+        for name, expr in whole.items():
+            if id(expr) not in made:
+                made[id(expr)] = self._cut(name, expr, parts, number)
+            out[name] = made[id(expr)]
+        return out
+
+    def _cut(self, name: str, expr: Expr, parts: int, number: int) -> Expr:
+        split = self.splits[name]
+        if split.kind == "replicated":
+            return expr
+        size = expr.spec.shape[split.dim] // split.blocks
+        step = size // parts
+        pieces = [
+            Slice(expr, split.dim, b * size + number * step, b * size + (number + 1) * step)
+            for b in range(split.blocks)
+        ]
+        return pieces[0] if len(pieces) == 1 else Concat(tuple(pieces))
+
+
+def divider(
+    layout: Layout,
+    parts: Sequence[Mapping[str, Expr]],
+    *,
+    target: int = 1,
+    buffers: Iterable[str] = (),
+    tied: bool = False,
+    replicas: str = "agree",
+    where: object = None,
+) -> Divider:
+    """Decide how every tensor of ``parts`` is divided, and that ``target`` parts can be made of them.
+
+    buffers  names of what is no parameter: replicated
+    tied     what a projection of a single part is, which may be tied to the embedding or not
+
+    Raises InputError naming every tensor that parts lack, and every name that is not known; UsageError
+    for sizes that can't be divided.
+    """
+    if len(parts) == target == 1:
+        return Divider({}, replicas)
+    _check_names(parts, where)
+    splits: dict[str, Split] = {}
+    unknown: list[str] = []
+    known_buffers = set(buffers)
+    for name, expr in parts[0].items():
+        split = Split("replicated") if not expr.spec.shape or name in known_buffers else layout.of(name)
+        if split is None:
+            shapes = ", ".join(str(p[name].spec) for p in parts[:4])
+            unknown.append(f"{name}: {shapes}")
+            continue
+        splits[name] = _decided(split, name, parts, tied)
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} tensors have names that the layout does not know: whether model parts hold "
+            "pieces or copies of them can't be told",
+            where=where,
+            problems=unknown,
+            remedy="give a file that says how each is divided with --layout (see rules/opt/metaseq.layout.yml)",
+        )
+    _check_sizes(splits, parts, target, where)
+    return Divider(splits, replicas)
+
+
+def _check_names(parts: Sequence[Mapping[str, Expr]], where: object) -> None:
+    names = {n for p in parts for n in p}
+    lacking = [f"part {i}: lacks {n}" for i, p in enumerate(parts) for n in sorted(names - p.keys())]
+    if lacking:
+        raise InputError("model parts do not hold the same tensors", where=where, problems=lacking)
+
+
+def _decided(split: Split, name: str, parts: Sequence[Mapping[str, Expr]], tied: bool) -> Split:
+    """The division, where it depends on what a tensor is tied to."""
+    if split.kind != "tied":
+        return split
+    like = parts[0].get(split.like)
+    if like is None:
+        return Split("replicated")
+    mine = parts[0][name]
+    if len(parts) == 1:
+        divided = tied or mine is like
+    else:
+        divided = mine.spec.shape == like.spec.shape
+    return Split("vocabulary" if divided else "replicated")
+
+
+def _check_sizes(
+    splits: Mapping[str, Split], parts: Sequence[Mapping[str, Expr]], target: int, where: object
+) -> None:
+    uneven: list[str] = []
+    unlike: list[str] = []
+    for name, split in splits.items():
+        shapes = [p[name].spec.shape for p in parts]
+        if len(set(shapes)) > 1 or len({p[name].spec.dtype for p in parts}) > 1:
+            unlike.append(f"{name}: {', '.join(str(p[name].spec) for p in parts)}")
+            continue
+        if split.kind == "replicated":
+            continue
+        if split.dim >= len(shapes[0]):
+            unlike.append(f"{name}: {list(shapes[0])} has no dimension {split.dim}")
+            continue
+        size = shapes[0][split.dim]
+        if size % split.blocks or (size * len(parts)) % (split.blocks * target):
+            total = size * len(parts)
+            blocks = f" in {split.blocks} blocks" if split.blocks > 1 else ""
+            uneven.append(f"{name}: dimension {split.dim} has {total} elements{blocks}")
+    if unlike:
+        raise InputError("model parts hold different shapes", where=where, problems=unlike)
+    if uneven:
+        raise UsageError(
+            f"{len(uneven)} tensors can't be divided into {target} equal parts",
+            where=where,
+            problems=uneven,
+            remedy="choose a number that divides all of these",
+        )

@@ -1,0 +1,185 @@
+"""The same tensors in other shards: read -> cut anew -> stream -> verify, as ``api.convert`` does it.
+
+For checkpoints of metaseq. Names don't change, so there are no packs and no plan of rules; every file is
+written in the likeness of one of the source's, what else is in it comes along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from remap import receipt as receipts
+from remap.dtypes import dtype as find_dtype
+from remap.errors import InputError, NotACheckpoint, UsageError, VerifyError
+from remap.expr import Take
+from remap.formats import registry
+from remap.formats.base import OutFile, TensorBytes
+from remap.formats.companions import carried
+from remap.formats.metaseq.checkpoint import Checkpoint, read_checkpoint
+from remap.formats.metaseq.format import FORMAT, catalog_of
+from remap.formats.metaseq.partition import load_layout
+from remap.formats.metaseq.regroup import Regroup, Target
+from remap.formats.metaseq.shards import OPTIMIZER
+from remap.plan import Output, Plan
+from remap.receipt import Receipt
+from remap.stream import MEMORY, Staging, write_files
+from remap.types import Catalog
+from remap.verify import digest
+from remap.verify import digests as digests_of
+
+SUFFIX = ".pt"
+
+
+def reshard(
+    source: str | Path,
+    destination: str | Path,
+    *,
+    fsdp: int | None = None,
+    tp: int | None = None,
+    unflatten: bool = False,
+    optimizer: bool = True,
+    dtype: str | None = None,
+    optimizer_dtype: str | None = None,
+    layout: str | Path | None = None,
+    replicas: str = "agree",
+    jobs: int | None = None,
+    memory: int = MEMORY,
+    sync: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[int, int], Callable[[int], None]] | None = None,
+) -> Receipt:
+    """Write the checkpoint at ``source`` with other shards or parts, whole and checked, or nothing.
+
+    fsdp       shards of every part; as many as there are without it
+    tp         model parts; as many as there are without it
+    unflatten  tensors under their own names instead of flat ones; one shard
+    optimizer  False leaves the optimizer's state behind
+    dtype      of weights and running averages; ``optimizer_dtype`` of moments; floats only
+    layout     a YAML file that says how further names are divided over parts
+    replicas   "agree" refuses copies that differ between parts, "first" takes part 0's
+
+    The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
+    one to be written. Raises InputError, UsageError.
+    """
+    checkpoint = find_checkpoint(Path(source))
+    target = _target(checkpoint, fsdp, tp, unflatten, optimizer, dtype, optimizer_dtype)
+    made = Regroup(
+        checkpoint,
+        target,
+        load_layout(Path(layout) if layout else None),
+        tied=target.parts > 1 and _is_tied(checkpoint),
+        replicas=replicas,
+    )
+    path = Path(destination)
+    single = path.suffix == SUFFIX
+    if single and target.parts * target.shards > 1:
+        raise UsageError(
+            f"{target.parts * target.shards} files are to be written, and {path.name} is one",
+            remedy="name a folder",
+        )
+    catalog = catalog_of(checkpoint, {})
+    new = list(made.files(path.name if single else None))
+    files = new if single else [*carried(catalog.companions), *new]
+    total = sum(f.nbytes for f in files)
+    with Staging(path, catalog, single_file=single, overwrite=overwrite) as staging:
+        staging.check_room(total)
+        with staging.writing() as folder:
+            told = progress(len(files), total) if progress else lambda n: None
+            written = write_files(files, folder, jobs=jobs, memory=memory, sync=sync, progress=told)
+            output = catalog_of(read_checkpoint(folder / new[0].name), {}, stored=True)
+            plan = _plan(catalog, new)
+            _check(plan, output)
+            rest = {o.key: Take(output.stored[o.key]) for o in plan.outputs if o.key not in written.digests}
+            digests = {**written.digests, **digests_of(rest)}
+            left = [OPTIMIZER] if not optimizer and OPTIMIZER in catalog.extras else []
+            receipt = receipts.make(plan, FORMAT.name, digests, written.sizes, left)
+            (folder / receipts.RECEIPT).write_bytes(receipt.encode())
+        staging.commit()
+    return receipt
+
+
+def find_checkpoint(path: Path) -> Checkpoint:
+    """The metaseq checkpoint at ``path``: any of its files, or its folder. Raises InputError."""
+    path = path.expanduser()
+    if not path.exists():
+        raise InputError("no such file or folder", where=path)
+    found = FORMAT.find(path)
+    if not found:
+        others = [f.title for f, _ in registry.find(path)]
+        raise NotACheckpoint(
+            f"not a checkpoint of metaseq or fairscale{f', but: {others[0]}' if others else ''}",
+            where=path,
+            remedy="reshard knows those only; `remap convert --to` writes other formats",
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{len(found)} checkpoints are here, and which one is meant is not to be guessed",
+            where=path,
+            problems=[p.name for p in found],
+            remedy="point at a file of the one that you mean",
+        )
+    return read_checkpoint(found[0])
+
+
+def _target(
+    checkpoint: Checkpoint,
+    fsdp: int | None,
+    tp: int | None,
+    unflatten: bool,
+    optimizer: bool,
+    dtype: str | None,
+    optimizer_dtype: str | None,
+) -> Target:
+    if unflatten and (fsdp or 1) > 1:
+        raise UsageError(
+            f"unflattened tensors are not sharded, so there are no {fsdp} shards of them",
+            remedy="leave out --unflatten or --fsdp",
+        )
+    flat = not unflatten and (checkpoint.sharded or fsdp is not None)
+    return Target(
+        parts=tp or len(checkpoint.parts),
+        shards=(fsdp or checkpoint.shards) if flat else 1,
+        flat=flat,
+        optimizer=optimizer,
+        dtype=find_dtype(dtype) if dtype else None,
+        moments=find_dtype(optimizer_dtype) if optimizer_dtype else None,
+    )
+
+
+def _is_tied(checkpoint: Checkpoint) -> bool:
+    """True where the output projection of a single part is its embedding: the same bytes.
+
+    The configuration may say either; its word is taken only where the file has no projection.
+    """
+    if len(checkpoint.parts) > 1:
+        return False
+    named = checkpoint.parts[0].named()
+    pair = [named.get(f"decoder.{n}.weight") for n in ("embed_tokens", "output_projection")]
+    if pair[0] is None or pair[1] is None or pair[0].spec != pair[1].spec:
+        return False
+    return pair[0] is pair[1] or digest(pair[0]) == digest(pair[1])
+
+
+def _plan(catalog: Catalog, files: Sequence[OutFile]) -> Plan:
+    """What is to be written, as a plan: one output for every tensor in every file."""
+    outputs = [
+        Output(p.key, p.expr, "", (), "reshard") for f in files for p in f.parts if isinstance(p, TensorBytes)
+    ]
+    return Plan(catalog=catalog, outputs=tuple(outputs))
+
+
+def _check(plan: Plan, output: Catalog) -> None:
+    """Raise VerifyError unless the files, re-opened, hold every tensor that was planned."""
+    problems = []
+    for o in plan.outputs:
+        found = output.stored.get(o.key)
+        if found is None:
+            problems.append(f"{o.key}: missing from the output")
+        elif found.spec != o.expr.spec:
+            problems.append(f"{o.key}: planned {o.expr.spec}, found {found.spec}")
+    if problems:
+        raise VerifyError("the output is not what was planned; it was discarded", problems=problems)
+
+
+__all__ = ["find_checkpoint", "reshard"]
