@@ -4,10 +4,28 @@
     remap.plan("pythia-410m", ["magma/from-hf"])
     remap.convert("pythia-410m", "out", ["magma/from-hf"], to="deepspeed-pipeline")
 
-``remap.api`` has the whole flow; its names are handed on here.
+``remap.api`` has the whole flow; its names are handed on here, and imported when they are used.
 """
 
-from remap.api import audit, convert, diff, open, plan, verify
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from remap.version import __version__
 
+if TYPE_CHECKING:
+    from remap.api import audit, convert, diff, open, plan, verify
+
 __all__ = ["__version__", "audit", "convert", "diff", "open", "plan", "verify"]
+
+
+def _handed_on(name: str) -> property:
+    """A name of ``remap.api``. A property wins over the module of the same name (``remap/plan.py``),
+    which the import system would put in its place."""
+    return property(lambda _: getattr(import_module("remap.api"), name), lambda *_: None)
+
+
+sys.modules[__name__].__class__ = type(
+    "Package", (ModuleType,), {name: _handed_on(name) for name in __all__ if not name.startswith("_")}
+)
