@@ -21,7 +21,7 @@ def run_ranks(*arguments: object) -> str:
 
 @pytest.fixture(scope="session")
 def ranks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """A folder with one model in every layout of ``torch_ranks.write``. Workers share it; tests only read it."""
+    """A folder with one model in every layout of ``torch_ranks.write``; workers share it, tests only read."""
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if hasattr(request.config, "workerinput") else base) / "ranks"
     with FileLock(f"{root}.lock"):
