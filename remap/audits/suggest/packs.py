@@ -1,12 +1,15 @@
 """Installed packs: which of them makes the names match, forward or back?
 
-A pack is tried on one key of each skeleton first; only where it owns all of these is it tried on all keys.
+Those are loaded in whose text most of the source's words occur. A pack is tried on one key of each skeleton
+first; only where it owns all of these is it tried on all keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 from remap.audits.comparison import Comparison
 from remap.audits.names.wrappers import unwrap
@@ -16,6 +19,11 @@ from remap.errors import RemapError
 from remap.packs import Pack, available, load
 from remap.plan import Plan, make_plan
 from remap.types import Catalog, Entry
+
+ENOUGH = 0.5
+"""Share of the keys' words that a pack's text must have."""
+MOST = 8
+"""Packs that are tried."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +40,38 @@ def names(table: Comparison) -> Iterator[Tried]:
     """Every installed pack that owns all of the source's keys."""
     source = as_catalog(table)
     few = _few(source)
-    for name in available():
-        try:
-            pack = load(name)
-        except RemapError:
+    for name, text in likely(few.entries, available()):
+        pack = _load(name, text)
+        if pack is None:
             continue
         for inverse in (False, True):
             found = _try(table, source, few, pack, inverse)
             if found:
                 yield found
+
+
+def likely(keys: Iterable[str], files: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names and texts of the packs (name -> file) that know enough of the keys' words, the best first."""
+    words = {w for k in keys for w in k.split(".") if not w.isdigit()}
+    found: list[tuple[float, str, str]] = []
+    for name, file in files.items():
+        try:
+            text = Path(file).read_text()
+        except OSError:
+            continue
+        share = sum(w in text for w in words) / max(len(words), 1)
+        if share >= ENOUGH:
+            found.append((-share, name, text))
+    return [(name, text) for _, name, text in sorted(found)[:MOST]]
+
+
+@cache
+def _load(name: str, text: str) -> Pack | None:
+    """The pack, once a process as long as its ``text`` stays the same; None where it is wrong."""
+    try:
+        return load(name)
+    except RemapError:
+        return None
 
 
 def as_catalog(table: Comparison) -> Catalog:
@@ -64,10 +95,12 @@ def _try(table: Comparison, source: Catalog, few: Catalog, pack: Pack, inverse: 
     made = {o.sources[0]: o.key for o in plan.outputs if len(o.sources) == 1}
     found = fitting(table, made)
     plain = {unwrap(k): k for k in table.target.specs}
-    other = fitting(table, {s: plain[u] for s, k in made.items() if (u := unwrap(k)) in plain})
-    if len(other) > len(found):
-        return Tried(pack.name, inverse, other, through_wrappers=True)
-    return Tried(pack.name, inverse, found, through_wrappers=False)
+    wrapped = fitting(table, {s: plain[u] for s, k in made.items() if (u := unwrap(k)) in plain})
+    through = len(wrapped) > len(found)
+    best = wrapped if through else found
+    if all(made[key] == key for key in best):
+        return None  # it owns the keys, and changes nothing that helps
+    return Tried(pack.name, inverse, best, through)
 
 
 def _plan(source: Catalog, pack: Pack, inverse: bool, *, partial: bool) -> Plan | None:

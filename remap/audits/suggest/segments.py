@@ -59,6 +59,7 @@ Groups = Mapping[Pieces, Mapping[Digits, str]]
 
 def _votes(table: Comparison, missing: Groups, excess: Groups) -> Counter[Change]:
     votes: Counter[Change] = Counter()
+    weak: list[tuple[str, str, Change, int]] = []
     pairs = 0
     for there_pieces, there in missing.items():
         for here_pieces, here in excess.items():
@@ -70,10 +71,24 @@ def _votes(table: Comparison, missing: Groups, excess: Groups) -> Counter[Change
                 continue
             digits = min(common)
             if _same_shape(table, here[digits], there[digits]):
-                change = difference(here[digits], there[digits])
-                if change:
+                ours, theirs = here[digits], there[digits]
+                change = difference(ours, theirs)
+                if change and _akin(ours, theirs, change):
                     votes[change] += len(common)
+                elif change:
+                    weak.append((ours, theirs, change, len(common)))
+    here_partners = Counter(ours for ours, *_ in weak)
+    there_partners = Counter(theirs for _, theirs, *_ in weak)
+    for ours, theirs, change, count in weak:
+        if here_partners[ours] == there_partners[theirs] == 1:
+            votes[change] += count
     return votes
+
+
+def _akin(ours: str, theirs: str, change: Change) -> bool:
+    """Have they more in common than the last segment? If not, their shape has to tell, and be the only
+    one."""
+    return len(ours.split(".")) - len(change[0]) > 1 or len(theirs.split(".")) - len(change[1]) > 1
 
 
 def _same_shape(table: Comparison, ours: str, theirs: str) -> bool:
