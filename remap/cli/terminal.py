@@ -15,15 +15,15 @@ from remap.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-UNWATCHED_WIDTH = 10_000
+WIDTH = 10_000
+"""Characters. A line of a table is never cut or folded: a terminal wraps it, a pipe takes it whole."""
 
 
 def out() -> Console:
-    """A console on stdout; a line is never cut where no terminal is watching."""
+    """A console on stdout."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else UNWATCHED_WIDTH
-    return Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(width=WIDTH, highlight=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
@@ -47,9 +47,6 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
     console = out()
-    if console.is_terminal:
-        console.print(grid)
-        return
     with console.capture() as caught:
         console.print(grid)
     for line in caught.get().splitlines():
