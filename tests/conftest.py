@@ -43,3 +43,23 @@ def pythia(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return path
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def ranks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A folder with what real torch saved on four ranks: ``formats/dcp/torch_ranks.py``.
+
+    Workers share it, and tests only read it.
+    """
+    from filelock import FileLock
+    from formats.dcp.launch import run_ranks
+
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if hasattr(request.config, "workerinput") else base) / "ranks"
+    with FileLock(f"{root}.lock"):
+        if not root.exists():
+            unfinished = root.with_name("ranks-unfinished")
+            unfinished.mkdir()
+            run_ranks("write", unfinished)
+            unfinished.rename(root)
+    return root

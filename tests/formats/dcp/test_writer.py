@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from formats.conftest import run_ranks
 from formats.dcp import torch_ranks as truth
+from formats.dcp.launch import run_ranks
 from formats.suite import FormatSuite, random_tensors, source_of, write
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
