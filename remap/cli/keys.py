@@ -11,7 +11,7 @@ from remap.cli import options, terminal
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; stdout without it.")
+@options.output
 @options.at
 def command(path: Path, output: Path | None, at: str | None) -> None:
     """Write the key list of a checkpoint or a model: {key: [shape, dtype]}, as JSON.
@@ -23,12 +23,6 @@ def command(path: Path, output: Path | None, at: str | None) -> None:
     from remap.formats.keylist import dump
 
     catalog = as_catalog(open_target(path, at=at))
-    text = dump(catalog)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text)
-    except OSError as e:
-        raise click.FileError(str(output), e.strerror) from None
-    terminal.note(f"{terminal.count(len(catalog.entries), 'key')} written to {output}")
+    terminal.write(dump(catalog), output)
+    if output is not None:
+        terminal.note(f"{terminal.count(len(catalog.entries), 'key')} written to {output}")

@@ -60,6 +60,9 @@ destination = click.argument("destination", type=click.Path(path_type=Path))
 at = click.option(
     "--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous."
 )
+output = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The file to write; stdout without it."
+)
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON (it has a version) instead of text."
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -36,6 +37,37 @@ def list_(as_json: bool) -> None:
         terminal.print_json({"version": 1, "packs": list(fields)})
         return
     terminal.table([(p.name, p.version, p.title) for p in found], ("pack", "version", "what it does"))
+
+
+@command.command("show")
+@click.argument("pack")
+def show(pack: str) -> None:
+    """The page of a pack: names, parameters, evidence, examples, and how it goes back."""
+    from remap.authoring.page import page
+    from remap.packs import load
+
+    click.echo(page(load(pack)), nl=False)
+
+
+@command.command("new")
+@click.argument("name")
+@options.output
+def new(name: str, output: Path | None) -> None:
+    """A commented skeleton of the pack NAME (family/name), which passes lint."""
+    from remap.authoring.skeleton import skeleton
+
+    terminal.write(skeleton(name), output)
+
+
+@command.command("invert")
+@click.argument("pack")
+@options.output
+def invert(pack: str, output: Path | None) -> None:
+    """The inverse of a pack, as a pack of its own."""
+    from remap.authoring.inverse import inverse_text
+    from remap.packs import load
+
+    terminal.write(inverse_text(load(pack)), output)
 
 
 @command.command("lint")

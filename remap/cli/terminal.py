@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from remap.errors import printable
+from remap.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,17 @@ def note(text: str) -> None:
 def print_json(document: object) -> None:
     """A document on stdout, indented."""
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def write(text: str, output: Path | None) -> None:
+    """A document to a file, or to stdout."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text)
+    except OSError as e:
+        raise UsageError(f"can't be written: {e.strerror}", where=output) from None
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset[int] = frozenset()) -> None:

@@ -53,3 +53,31 @@ def test_an_example_that_does_not_hold_fails(remap, tmp_path):
     ran = remap("rules", "test", path)
     assert ran.code == 1
     assert "example-differs" in ran.out
+
+
+def test_show_is_a_page_with_the_names(remap):
+    out = remap("rules", "show", "magma/wrap-adapters").out
+    assert out.startswith("# magma/wrap-adapters 1.")
+    assert "{layer}.{part}.attn_block.{rest}" in out
+
+
+def test_a_new_pack_passes_lint_and_its_examples(remap, tmp_path):
+    path = tmp_path / "pack.yaml"
+    assert remap("rules", "new", "mine/first", "-o", path).code == 0
+    assert remap("rules", "lint", path).code == 0
+    assert remap("rules", "test", path).code == 0
+
+
+def test_an_inverted_pack_undoes_the_pack(remap, tmp_path, pythia):
+    path = tmp_path / "back.yaml"
+    assert remap("rules", "invert", "gpt_neox/pipeline-to-sequential", "-o", path).code == 0
+    keys = tmp_path / "keys.json"
+    keys.write_text('{"sequential.2.norm.weight": [[4], "float16"]}')
+    ran = remap("plan", keys, "-r", path, "--json")
+    assert [o["key"] for o in json.loads(ran.out)["outputs"]] == ["2.norm.weight"]
+
+
+def test_what_cannot_be_written_is_said(remap, tmp_path):
+    ran = remap("rules", "new", "mine/first", "-o", tmp_path / "no/such/folder.yaml")
+    assert ran.code == 2
+    assert "can't be written" in ran.err
