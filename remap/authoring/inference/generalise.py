@@ -1,0 +1,122 @@
+"""Pairs -> rules: pairs of the same two skeletons are one rule, whose numbers are captures or literals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from remap.authoring.inference.pairs import Numbers, Pair, apart
+
+NAMES = "ijklmn"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A rule, and the pairs that it was made of."""
+
+    sources: tuple[str, ...]
+    target: str
+    op: str | dict[str, object] | None
+    pairs: tuple[Pair, ...]
+
+    @property
+    def proof(self) -> str:
+        """content, if all of its pairs have it; else name."""
+        return "content" if all(p.proof == "content" for p in self.pairs) else "name"
+
+
+def generalise(pairs: Iterable[Pair], others: Iterable[str]) -> list[Proposed]:
+    """Rules for the pairs. ``others`` are source keys that no rule may match."""
+    grouped: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        skeletons = tuple(apart(s)[0] for s in pair.sources)
+        grouped[skeletons, apart(pair.target)[0], str(pair.op)].append(pair)
+    taken: dict[str, set[Numbers]] = defaultdict(set)
+    for key in others:
+        taken[apart(key)[0]].add(apart(key)[1])
+    for group in grouped.values():
+        for pair in group:
+            for source in pair.sources:
+                taken[apart(source)[0]].add(apart(source)[1])
+    return [rule for group in grouped.values() for rule in _rules(group, taken)]
+
+
+def _rules(group: list[Pair], taken: dict[str, set[Numbers]]) -> Iterator[Proposed]:
+    """One rule where the numbers follow one pattern, else one for each value of the slot that breaks it."""
+    rule = _rule(group, taken)
+    if rule is not None:
+        yield rule
+        return
+    first = [apart(p.sources[0])[1] for p in group]
+    slots = sorted(range(len(first[0])), key=lambda s: len({n[s] for n in first}))
+    slot = next((s for s in slots if len({n[s] for n in first}) > 1), None)
+    if slot is None:
+        for pair in group:
+            yield Proposed(pair.sources, pair.target, pair.op, (pair,))
+        return
+    values: dict[int, list[Pair]] = defaultdict(list)
+    for pair, numbers in zip(group, first, strict=True):
+        values[numbers[slot]].append(pair)
+    for part in values.values():
+        yield from _rules(part, taken)
+
+
+def _rule(group: list[Pair], taken: dict[str, set[Numbers]]) -> Proposed | None:
+    """The rule that makes exactly these pairs; None where their numbers follow no pattern."""
+    rows = [[apart(s)[1] for s in p.sources] for p in group]
+    targets = [apart(p.target)[1] for p in group]
+    lead = [r[0] for r in rows]
+    free = _captures(group[0], lead, taken)
+    names = {slot: NAMES[n] for n, slot in enumerate(free)}
+    if len(free) > len(NAMES):
+        return None
+    source_texts: list[str] = []
+    for part in range(len(group[0].sources)):
+        numbers = [r[part] for r in rows]
+        slots = [_expression([n[s] for n in numbers], lead, names) for s in range(len(numbers[0]))]
+        if any(s is None for s in slots):
+            return None
+        source_texts.append(_template(group[0].sources[part], [s or "" for s in slots], typed=True))
+    slots = [_expression([n[s] for n in targets], lead, names) for s in range(len(targets[0]))]
+    if any(s is None for s in slots):
+        return None
+    target = _template(group[0].target, [s or "" for s in slots], typed=False)
+    if any(f"{{{name}" not in target for name in names.values()):
+        return None
+    return Proposed(tuple(source_texts), target, group[0].op, tuple(group))
+
+
+def _captures(pair: Pair, lead: Sequence[Numbers], taken: dict[str, set[Numbers]]) -> list[int]:
+    """Slots of the first source that vary, and those that don't but would be captured without harm."""
+    count = len(lead[0])
+    varying = [s for s in range(count) if len({n[s] for n in lead}) > 1]
+    fixed = [s for s in range(count) if s not in varying]
+    mine = set(lead)
+    free = list(varying)
+    for slot in fixed:
+        trial = {*free, slot}
+        kept = [s for s in range(count) if s not in trial]
+        same = {n for n in taken[apart(pair.sources[0])[0]] if all(n[s] == lead[0][s] for s in kept)}
+        if same == mine and len(lead) == 1 and lead[0][slot] == 0 and len(pair.sources) == 1:
+            free.append(slot)
+    return sorted(free)
+
+
+def _expression(column: list[int], lead: Sequence[Numbers], names: dict[int, str]) -> str | None:
+    """How a number follows from the captures: ``{i}``, ``{i+2}``, or a literal."""
+    for slot, name in names.items():
+        shifts = {v - n[slot] for v, n in zip(column, lead, strict=True)}
+        if len(shifts) == 1:
+            (shift,) = shifts
+            return f"{{{name}}}" if shift == 0 else f"{{{name}{shift:+d}}}"
+    return str(column[0]) if len(set(column)) == 1 else None
+
+
+def _template(key: str, slots: list[str], *, typed: bool) -> str:
+    segments = apart(key)[0].split(".")
+    places = [n for n, s in enumerate(segments) if s == "#"]
+    for place, text in zip(places, slots, strict=True):
+        plain = typed and text.startswith("{") and "+" not in text and "-" not in text
+        segments[place] = text.replace("}", ":int}") if plain else text
+    return ".".join(segments)

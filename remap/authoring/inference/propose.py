@@ -1,0 +1,128 @@
+"""Pairs and rules -> a pack that was tried on the source, and what it does not explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from remap.authoring.inference.align import by_name
+from remap.authoring.inference.content import by_content
+from remap.authoring.inference.generalise import Proposed, generalise
+from remap.authoring.inference.pairs import Pair
+from remap.authoring.write import to_yaml
+from remap.errors import RemapError
+from remap.packs import read
+from remap.plan import make_plan
+from remap.types import Catalog
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A proposed pack.
+
+    text       the pack's YAML
+    explained  target keys that it makes, with the right spec, out of all
+    proved     those among them that content proves
+    unused     source keys that no rule uses; the pack drops them, for the author to look at
+    missing    target keys that nothing makes
+    problem    why the pack does not run on the source; None where it does
+    """
+
+    text: str
+    explained: int
+    targets: int
+    proved: int
+    unused: tuple[str, ...]
+    missing: tuple[str, ...]
+    problem: str | None
+
+
+def infer(source: Catalog, target: Catalog, name: str = "local/inferred") -> Inferred:
+    """Propose a pack that makes ``target``'s keys of ``source``'s, by content where both have weights."""
+    pairs: list[Pair] = []
+    if _has_data(source) and _has_data(target):
+        pairs = by_content(source, target)
+    used = {s for p in pairs for s in p.sources}
+    made = {p.target for p in pairs}
+    pairs += by_name(
+        [e for k, e in source.entries.items() if k not in used],
+        [e for k, e in target.entries.items() if k not in made],
+    )
+    used |= {s for p in pairs for s in p.sources}
+    unused = [k for k in source.entries if k not in used]
+    text = to_yaml(_document(name, generalise(pairs, unused), unused, source, target))
+    return _tried(text, source, target, pairs, unused)
+
+
+def _has_data(catalog: Catalog) -> bool:
+    return all(e.location is not None for e in catalog.entries.values())
+
+
+def _tried(text: str, source: Catalog, target: Catalog, pairs: Iterable[Pair], unused: list[str]) -> Inferred:
+    """Run the pack on the source: what it makes is what counts."""
+    problem: str | None = None
+    found: dict[str, object] = {}
+    try:
+        plan = make_plan(source, [read(text.encode(), "inferred.yaml")])
+        found = {o.key: o.expr.spec for o in plan.outputs}
+    except RemapError as e:
+        problem = str(e)
+    right = [k for k, e in target.entries.items() if found.get(k) == e.spec]
+    by_bytes = {p.target for p in pairs if p.proof == "content"}
+    return Inferred(
+        text=text,
+        explained=len(right),
+        targets=len(target.entries),
+        proved=len(by_bytes.intersection(right)),
+        unused=tuple(unused),
+        missing=tuple(k for k in target.entries if k not in set(right)),
+        problem=problem,
+    )
+
+
+def _document(
+    name: str, rules: list[Proposed], unused: list[str], source: Catalog, target: Catalog
+) -> dict[str, object]:
+    stage: list[dict[str, object]] = [_rule(n, r) for n, r in enumerate(rules)]
+    if unused:
+        because = "inference found nothing in the target that it is; look at it"
+        stage.append({"id": "unexplained", "drop": list(unused), "because": because})
+    note = (
+        "by content"
+        if rules and all(r.proof == "content" for r in rules)
+        else "by names and shapes; check it"
+    )
+    return {
+        "remap": 1,
+        "pack": name,
+        "version": "0.1.0",
+        "title": f"{source.root.name} to {target.root.name}, inferred",
+        "evidence": [{"project": f"{source.root.name} and {target.root.name}", "note": f"inferred {note}"}],
+        "stages": [{"rules": stage}],
+        "examples": [_example(r, source, target) for r in rules],
+    }
+
+
+def _rule(number: int, rule: Proposed) -> dict[str, object]:
+    source = rule.sources[0] if len(rule.sources) == 1 else list(rule.sources)
+    found: dict[str, object] = {"id": f"r{number}", "from": source, "to": rule.target}
+    if rule.op is not None:
+        found["do"] = rule.op
+    if isinstance(rule.op, dict) and "cast" in rule.op and _narrows(rule.op["cast"]):
+        found |= {"inverse": "none", "because": "the cast rounds"}
+    return found
+
+
+def _narrows(arguments: object) -> bool:
+    from remap.ops.base import NoInverse
+    from remap.ops.registry import read_op
+
+    return isinstance(arguments, dict) and isinstance(read_op("cast", arguments).inverse(), NoInverse)
+
+
+def _example(rule: Proposed, source: Catalog, target: Catalog) -> dict[str, object]:
+    pair = rule.pairs[0]
+    return {
+        "given": {s: str(source.entries[s].spec) for s in pair.sources},
+        "expect": {pair.target: str(target.entries[pair.target].spec)},
+    }

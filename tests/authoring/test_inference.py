@@ -1,0 +1,103 @@
+"""Inference: by content where there are weights, by names and shapes elsewhere, and nothing by guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from packs.language import catalog, renames
+from safetensors.torch import save_file
+
+from remap.authoring.examples import run_examples
+from remap.authoring.inference import infer
+from remap.formats import registry
+from remap.packs import read
+from remap.plan import make_plan
+from remap.types import Catalog
+
+
+def saved(folder: Path, name: str, tensors: Mapping[str, torch.Tensor]) -> Catalog:
+    file = folder / f"{name}.safetensors"
+    save_file({k: t.contiguous().clone() for k, t in tensors.items()}, file)
+    return registry.open_catalog(file)
+
+
+def test_renames_are_proved_by_content_whatever_the_names(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    a = {f"h.{i}.{n}.w": torch.randn(4, 4) for i in range(12) for n in ("q", "k")}
+    b = {key.replace("h.", "x.").replace(".q.", ".zap.").replace(".k.", ".zip."): t for key, t in a.items()}
+    found = infer(saved(tmp_path, "a", a), saved(tmp_path, "b", b))
+    assert (found.explained, found.proved, found.problem) == (24, 24, None)
+    assert found.text.count("- id:") == 2
+    assert 'from: "h.{i:int}.q.w"\n        to: "x.{i}.zap.w"' in found.text
+
+
+def test_indexes_that_are_shifted(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    a = {f"layers.{i}.w": torch.randn(4) for i in range(12)}
+    b = {f"{i + 2}.w": t for i, t in enumerate(a.values())}
+    found = infer(saved(tmp_path, "a", a), saved(tmp_path, "b", b))
+    assert found.explained == 12
+    assert 'to: "{i+2}.w"' in found.text
+
+
+def test_ops_are_recognised(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(8, 4) for _ in range(3))
+    a = {"0.q": q, "0.k": k, "0.v": v, "0.conv": torch.randn(4, 6), "0.wide": torch.randn(5)}
+    a |= {"0.turn": torch.randn(12, 3), "0.half": torch.randn(7).bfloat16()}
+    turned = a["0.turn"].view(2, 3, 2, 3).transpose(1, 2).reshape(12, 3)
+    b = {"z.qkv": torch.cat([k, v, q]), "z.lin": a["0.conv"].T, "z.low": a["0.wide"].bfloat16()}
+    b |= {"z.rot": turned, "z.high": a["0.half"].float()}
+    found = infer(saved(tmp_path, "a", a), saved(tmp_path, "b", b))
+    assert (found.explained, found.proved, found.problem) == (5, 5, None)
+    plan = make_plan(registry.open_catalog(tmp_path / "a.safetensors"), [read(found.text.encode(), "i.yaml")])
+    assert {o.key: (o.op, o.sources) for o in plan.outputs} == {
+        "z.qkv": ("concat", ("0.k", "0.v", "0.q")),
+        "z.lin": ("transpose", ("0.conv",)),
+        "z.low": ("cast", ("0.wide",)),
+        "z.rot": ("rotary", ("0.turn",)),
+        "z.high": ("cast", ("0.half",)),
+    }
+    assert [str(f) for f in run_examples(read(found.text.encode(), "i.yaml"))] == []
+
+
+def test_equal_tensors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
+    ones = {f"l.{i}.norm": torch.ones(4) for i in range(3)}
+    found = infer(
+        saved(tmp_path, "a", ones),
+        saved(tmp_path, "b", {k.replace("norm", "ln"): t for k, t in ones.items()}),
+    )
+    assert (found.explained, found.problem) == (3, None)
+    assert 'from: "l.{i:int}.norm"\n        to: "l.{i}.ln"' in found.text
+
+
+def test_names_where_there_are_no_weights() -> None:
+    parts = {"q_proj": "wq", "k_proj": "wk", "v_proj": "wv", "o_proj": "wo"}
+    a = {f"model.layers.{i}.self_attn.{p}.weight": "f16[4,4]" for i in range(12) for p in parts}
+    b = {f"layers.{i}.attention.{p}.weight": "f16[4,4]" for i in range(12) for p in parts.values()}
+    found = infer(catalog(a), catalog(b))
+    assert (found.explained, found.proved) == (48, 0)
+    plan = make_plan(catalog(a), [read(found.text.encode(), "i.yaml")])
+    wanted = {
+        f"model.layers.{i}.self_attn.{p}.weight": f"layers.{i}.attention.{w}.weight"
+        for i in range(12)
+        for p, w in parts.items()
+    }
+    assert renames(plan) == wanted
+
+
+def test_what_could_be_either_is_not_guessed() -> None:
+    a = {"x.alpha.w": "f16[4]", "x.omega.w": "f16[4]"}
+    b = {"y.one.w": "f16[4]", "y.two.w": "f16[4]"}
+    found = infer(catalog(a), catalog(b))
+    assert found.explained == 0
+    assert found.unused == ("x.alpha.w", "x.omega.w")
+    assert found.missing == ("y.one.w", "y.two.w")
+
+
+def test_what_is_not_explained_is_dropped_for_all_to_see() -> None:
+    found = infer(catalog({"a.w": "f16[4]", "extra": "i64[3]"}), catalog({"b.w": "f16[4]"}))
+    assert (found.explained, found.unused) == (1, ("extra",))
+    assert 'because: "inference found nothing' in found.text
