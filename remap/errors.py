@@ -1,6 +1,7 @@
 """Every error that remap raises, as one tree.
 
     RemapError                       exit code
+    ├── AuditFailed                  1   an audit found what the policy fails
     ├── UsageError                   2   wrong use: arguments, destination, parameters
     │   └── DestinationError         2   the destination can't be written
     ├── PackError                    2   a pack is wrong: YAML, template, rule
@@ -62,6 +63,13 @@ class RemapError(Exception):
 def printable(line: str) -> str:
     """Keys and file names are a stranger's: what could steer a terminal is shown escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+class AuditFailed(RemapError):
+    """An audit found what the policy fails. ``reports`` has its ``remap.audits.report.Report``s."""
+
+    exit_code = 1
+    reports: tuple[object, ...] = ()
 
 
 class UsageError(RemapError):
