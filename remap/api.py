@@ -7,7 +7,9 @@ or its Catalog.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import remap.receipt as receipts
 import remap.verify as checks
@@ -29,6 +31,10 @@ from remap.plan import Plan, make_plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, write_files
 from remap.types import Catalog
+
+if TYPE_CHECKING:
+    from torch import device as Device  # noqa: N812  # it is a class
+    from torch.nn import Module
 
 Source = str | Path | Catalog | Checkpoint
 SUFFIXES = {
@@ -237,6 +243,49 @@ def audit(
         baseline=read_baseline(Path(baseline)) if baseline else None,
         values=values,
     )
+
+
+def load_into(
+    model: Module,
+    source: Source,
+    rules: Iterable[str | Path] = (),
+    *,
+    policy: str | Path | Policy | None = None,
+    baseline: str | Path | None = None,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    again: Iterable[str] = (),
+    at: str | None = None,
+    dtype: str | None = None,
+    assign: bool | None = None,
+    device: str | Device | None = None,
+) -> Report:
+    """Load ``source`` into a torch model, renamed by ``rules``, if its audit passes the policy; else raise
+    AuditFailed, the model untouched.
+
+    dtype   None: types must agree. ``"model"``: floats are cast to the model's types. ``"checkpoint"``: the
+            model takes the checkpoint's types. A type's name: floats are cast to it, the model takes that
+    assign  True puts the checkpoint's tensors into the model, False copies into the model's memory. None
+            assigns where the model's tensor is on the meta device or changes its type, and copies elsewhere
+    device  where assigned tensors go; by default where the model's tensor is, the CPU for those on meta
+
+    The other arguments are those of ``audit``. Gives its report.
+    """
+    found: Report = import_module("remap.integrations.torch_loading").load_into(
+        model,
+        source,
+        rules,
+        policy=policy,
+        baseline=baseline,
+        inverse=inverse,
+        params=params,
+        again=again,
+        at=at,
+        dtype=dtype,
+        assign=assign,
+        device=device,
+    )
+    return found
 
 
 def diff(a: Source, b: Source, *, values: bool = True) -> list[checks.Difference]:

@@ -1,0 +1,151 @@
+"""Loading a checkpoint into a model: rules, audit and policy first, then tensor by tensor.
+
+    source ──> plan ──> audit against the model ──> policy ──> one tensor at a time into its place
+
+Nothing of the model is touched unless the policy passes. ``torch_transfer`` moves the tensors then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remap import api
+from remap.audit import audit
+from remap.audits.baseline import read as read_baseline
+from remap.audits.policy import Policy
+from remap.audits.policy_file import load_policy
+from remap.audits.report import LOADED, Report
+from remap.audits.target import Target
+from remap.errors import UsageError
+from remap.expr import Cast, Expr
+from remap.integrations.torch_model import target_of
+from remap.integrations.torch_transfer import Transfer
+from remap.integrations.verdict import failure
+from remap.plan import Plan
+from remap.reports.collapse import collapse
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from remap.api import Source
+
+
+def load_into(
+    model: nn.Module,
+    source: Source,
+    rules: Iterable[str | Path] = (),
+    *,
+    policy: str | Path | Policy | None = None,
+    baseline: str | Path | None = None,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    again: Iterable[str] = (),
+    at: str | None = None,
+    dtype: str | None = None,
+    assign: bool | None = None,
+    device: str | torch.device | None = None,
+) -> Report:
+    """Load ``source`` into ``model``, renamed by ``rules``, if the audit of it passes the policy.
+
+    dtype   ``None``: types must agree. ``"model"``: floats are cast to the model's types.
+            ``"checkpoint"``: the model takes the checkpoint's types. A type's name: floats are cast to it,
+            and the model takes that.
+    assign  True puts the checkpoint's tensors into the model, False copies into the model's own memory. None
+            assigns where the model's tensor is on the meta device or changes its type, and copies elsewhere.
+    device  where assigned tensors go; by default where the model's tensor is, the CPU for those on meta
+
+    The other arguments are those of ``audit``. Gives the report. Raises AuditFailed, which carries it, with
+    the model untouched; UsageError where types differ and ``dtype`` does not say what is to be done.
+    """
+    plan, report, loaded = examine(
+        target_of(model),
+        source,
+        rules,
+        policy=policy,
+        baseline=baseline,
+        inverse=inverse,
+        params=params,
+        again=again,
+        at=at,
+        dtype=dtype,
+    )
+    if not report.passed:
+        raise failure([report], "nothing was loaded")
+    return Transfer(model, plan.catalog, loaded, assign, device).run(report)
+
+
+def examine(
+    target: Target,
+    source: Source,
+    rules: Iterable[str | Path],
+    *,
+    policy: str | Path | Policy | None,
+    baseline: str | Path | None = None,
+    inverse: bool = False,
+    params: Mapping[str, str] | None = None,
+    again: Iterable[str] = (),
+    at: str | None = None,
+    dtype: str | None = None,
+) -> tuple[Plan, Report, dict[str, Expr]]:
+    """The plan, the audit's report, and what is to be loaded: key of the model -> expression.
+
+    Headers only. Raises UsageError where the policy passes, but types differ and ``dtype`` does not say what
+    is to be done.
+    """
+    named = None if dtype in (None, "model", "checkpoint") else dtype
+    packs = tuple(rules)
+    plan = api.plan(source, packs, inverse=inverse, params=params, dtype=named, again=again, at=at)
+    if dtype == "model":
+        plan = _cast_to(plan, target)
+    elif dtype is not None:
+        target = _retyped(target, plan)
+    identity = not packs and plan.cast is None and dtype != "model"
+    known = read_baseline(Path(baseline)) if baseline else None
+    report = audit(plan.catalog, target, None if identity else plan, load_policy(policy), baseline=known)
+    takes = {f.key for f in report.findings if f.category in LOADED}
+    loaded = {o.key: o.expr for o in plan.outputs if o.key in takes}
+    if report.passed:
+        _check_types(report, target, loaded)
+    return plan, report, loaded
+
+
+def _cast_to(plan: Plan, target: Target) -> Plan:
+    """The plan with floats cast to the target's float types."""
+
+    def fitted(key: str, expr: Expr) -> Expr:
+        wanted = target.specs.get(key)
+        if wanted is None or not (wanted.dtype.is_float and expr.spec.dtype.is_float):
+            return expr
+        return expr if wanted.dtype == expr.spec.dtype else Cast(expr, wanted.dtype)
+
+    return replace(plan, outputs=tuple(replace(o, expr=fitted(o.key, o.expr)) for o in plan.outputs))
+
+
+def _retyped(target: Target, plan: Plan) -> Target:
+    """The target with the float types that the plan gives."""
+    given = {o.key: o.expr.spec.dtype for o in plan.outputs}
+    specs = {
+        k: replace(s, dtype=given[k]) if k in given and s.dtype.is_float and given[k].is_float else s
+        for k, s in target.specs.items()
+    }
+    return replace(target, specs=specs)
+
+
+def _check_types(report: Report, target: Target, loaded: Mapping[str, Expr]) -> None:
+    odd = [
+        (k, f"{e.spec}, the model has {target.specs[k]}")
+        for k, e in loaded.items()
+        if e.spec.dtype != target.specs[k].dtype
+    ]
+    if odd:
+        raise UsageError(
+            f"nothing was loaded: {len(odd)} tensors are of another type than the model's",
+            where=report.source,
+            problems=[f"{line.count} x {': '.join(line.cells)}" for line in collapse(odd)],
+            remedy='dtype="model" casts floats to the model\'s types, dtype="checkpoint" gives the model the '
+            "checkpoint's; integers and floats are never made of each other",
+        )
