@@ -9,19 +9,32 @@ from __future__ import annotations
 
 import mmap
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
-from remap.errors import Damaged, InputError
+from remap.errors import Damaged, Hostile, InputError
 from remap.formats.dcp.metadata import Item
 from remap.formats.torch_state import is_row_major
 from remap.formats.zip_container import Archive, read_window
 from remap.pickles.graph import plain
+from remap.pickles.nodes import Value
 from remap.pickles.screen import screen
 from remap.pickles.survey import Survey, survey
-from remap.pickles.walk import Walk, walk
+from remap.pickles.walk import walk
 from remap.types import Location, TensorSpec
 
 OPEN_FILES = 64
+KEPT = 4096
+"""Walked pickles that are kept: a model's layers, and their shards, have but a few different ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pickle:
+    """A walked and screened pickle."""
+
+    root: Value
+    found: Survey
 
 
 class Items:
@@ -31,6 +44,7 @@ class Items:
         self._folder = folder
         self._maps: dict[str, mmap.mmap] = {}
         self._stack = ExitStack()
+        self._walked: dict[bytes, _Pickle] = {}
 
     def __enter__(self) -> Items:
         return self
@@ -41,8 +55,8 @@ class Items:
 
     def tensor(self, item: Item, spec: TensorSpec, name: str) -> Location:
         """Where the bytes of a tensor item lie. Raises Damaged where it isn't a tensor of ``spec``."""
-        archive, walked, found = self._open(item, name)
-        ref = found.tensors.get(id(walked.root))
+        archive, pickle = self._open(item, name)
+        ref = pickle.found.tensors.get(id(pickle.root))
         where = f"{archive.path}: {name}"
         if ref is None or ref.dtype is None or ref.storage is None:
             what = ref.kind if ref else "not a tensor"
@@ -54,7 +68,7 @@ class Items:
         record = archive.records.get(f"data/{ref.storage.key}")
         if record is None or record.nbytes != ref.storage.nbytes:
             raise Damaged(f"storage {ref.storage.key} is not as its pickle says", where=where)
-        if "byteorder" in archive.records and archive.read("byteorder") != b"little" and ref.itemsize > 1:
+        if "byteorder" in archive.records and self._read(item, archive, "byteorder", name) != b"little":
             raise InputError("it was written on a big-endian machine", where=where)
         dense = is_row_major(ref.shape, ref.strides)
         whole = dense and ref.offset == 0 and spec.nbytes == record.nbytes
@@ -69,15 +83,31 @@ class Items:
         """The plain value of an item that is no tensor; objects in it are ``graph.Opaque`` markers."""
         return plain(self._open(item, name)[1].root)
 
-    def _open(self, item: Item, name: str) -> tuple[Archive, Walk, Survey]:
+    def _open(self, item: Item, name: str) -> tuple[Archive, _Pickle]:
         path = self._folder / item.file
         archive = read_window(path, self._map(item.file, name), item.offset, item.nbytes)
         if "data.pkl" not in archive.records:
             raise Damaged(f"the item at byte {item.offset} is no torch file", where=f"{path}: {name}")
-        where = f"{path}: {name}: data.pkl"
-        walked = walk(archive.read("data.pkl"), where=where)
-        screen(walked, where=where)
-        return archive, walked, survey(walked.root, where)
+        stream = self._read(item, archive, "data.pkl", name)
+        pickle = self._walked.get(stream)
+        if pickle is None:
+            where = f"{path}: {name}: data.pkl"
+            walked = walk(stream, where=where)
+            if walked.end != len(stream):
+                raise Hostile(f"{len(stream) - walked.end} bytes follow the pickle", where=where)
+            screen(walked, where=where)
+            pickle = _Pickle(walked.root, survey(walked.root, where))
+            if len(self._walked) < KEPT:
+                self._walked[stream] = pickle
+        return archive, pickle
+
+    def _read(self, item: Item, archive: Archive, record: str, name: str) -> bytes:
+        """The bytes of a small record, its checksum compared."""
+        found = archive.records[record]
+        data = self._map(item.file, name)[found.offset : found.offset + found.nbytes]
+        if crc32(data) != found.crc32:
+            raise Damaged(f"record {record} does not have its checksum", where=f"{archive.path}: {name}")
+        return data
 
     def _map(self, file: str, name: str) -> mmap.mmap:
         if file not in self._maps:
