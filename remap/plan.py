@@ -246,9 +246,8 @@ class _Table:
         rules = after.outcome.rules
         for place, rule in enumerate(rules):
             if rule is not None and rule.does == "drop":
-                self._drop(self.exprs[place], rule, rule.because or "")
-        for unread in after.gathered.unread:
-            self._drop(self.exprs[unread.place], unread.rule, unread.because)
+                because = rule.because or ""
+                self.drops += [Drop(t.entry.key, rule.id, because) for t in takes(self.exprs[place])]
         exprs: list[Expr] = []
         trails: list[_Trail] = []
         for origin in after.origins:
@@ -262,9 +261,6 @@ class _Table:
             exprs.append(self.exprs[origin])
             trails.append(self.trails[origin].then(rule, rule.does))
         self.keys, self.exprs, self.trails = after.keys, exprs, trails
-
-    def _drop(self, expr: Expr, rule: Rule, because: str) -> None:
-        self.drops += [Drop(t.entry.key, rule.id, because) for t in takes(expr)]
 
     def outputs(self, cast: DType | None) -> Iterable[Output]:
         for key, expr, trail in zip(self.keys.keys, self.exprs, self.trails, strict=True):

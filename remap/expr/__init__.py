@@ -4,6 +4,34 @@
 moves contiguous bytes; ``blocks`` computes the rest, block by block. Nothing here reads a header.
 """
 
-from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Same, Slice, Take, takes
+from remap.expr.nodes import (
+    Affine,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Pad,
+    Permute,
+    Reshape,
+    Same,
+    Slice,
+    Sum,
+    Take,
+    takes,
+)
 
-__all__ = ["Cast", "Concat", "Expr", "Pad", "Permute", "Reshape", "Same", "Slice", "Take", "takes"]
+__all__ = [
+    "Affine",
+    "Cast",
+    "Concat",
+    "Constant",
+    "Expr",
+    "Pad",
+    "Permute",
+    "Reshape",
+    "Same",
+    "Slice",
+    "Sum",
+    "Take",
+    "takes",
+]

@@ -17,7 +17,21 @@ from typing import TYPE_CHECKING
 from remap.dtypes import DType
 from remap.errors import Damaged, UsageError
 from remap.expr import ranges
-from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Same, Slice, Take, takes
+from remap.expr.nodes import (
+    Affine,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Pad,
+    Permute,
+    Reshape,
+    Same,
+    Slice,
+    Sum,
+    Take,
+    takes,
+)
 from remap.expr.ranges import row_major
 from remap.types import Derived, Location, Span, TensorSpec
 
@@ -82,7 +96,10 @@ def _cost(expr: Expr, box: Box) -> int:
         return 2 * _nbytes(expr, box) + NEAR  # what is read, and the elements picked from it
     if isinstance(expr, (Slice, Permute)):
         return _cost(expr.of, _need(_needed(expr, box)[0]))  # views
-    return _nbytes(expr, box) + sum(
+    own = _nbytes(expr, box)
+    if isinstance(expr, Sum):
+        own += 3 * 8 * prod(b - a for a, b in box)  # total, part and new total in double precision
+    return own + sum(
         _cost(child, need)
         for child, need in zip(expr.children, _needed(expr, box), strict=True)
         if need is not None
@@ -95,7 +112,7 @@ def _needed(expr: Expr, box: Box) -> list[Box | None]:
         return [_along(box, expr.dim, box[expr.dim][0] + expr.start, box[expr.dim][1] + expr.start)]
     if isinstance(expr, Permute):
         return [tuple(box[expr.dims.index(d)] for d in range(len(box)))]
-    if isinstance(expr, (Cast, Same)):
+    if isinstance(expr, (Cast, Same, Affine, Sum)):
         return [box for _ in expr.children]
     if isinstance(expr, Reshape):
         return [_rows_of(expr, box)]
@@ -159,6 +176,10 @@ def _compute(expr: Expr, box: Box) -> Tensor:
         return parts[0] if len(parts) == 1 else torch.cat(parts, expr.dim)
     if isinstance(expr, Same):
         return _agreed(expr, box)
+    if isinstance(expr, (Affine, Sum)):
+        return _arithmetic(expr, [_compute(p, box) for p in expr.children])
+    if isinstance(expr, Constant):
+        return torch.full([b - a for a, b in box], expr.value, dtype=getattr(torch, expr.spec.dtype.name))
     out = torch.full(
         [b - a for a, b in box], expr.value, dtype=getattr(torch, expr.spec.dtype.name), device="cpu"
     )
@@ -168,6 +189,16 @@ def _compute(expr: Expr, box: Box) -> Tensor:
         length = need[expr.dim][1] - need[expr.dim][0]
         out.narrow(expr.dim, start, length).copy_(_compute(expr.of, need))
     return out
+
+
+def _arithmetic(expr: Affine | Sum, parts: list[Tensor]) -> Tensor:
+    if isinstance(expr, Affine):
+        scaled = parts[0] * expr.scale if expr.scale != 1 else parts[0]
+        return scaled + expr.offset if expr.offset else scaled
+    total = parts[0].double()
+    for part in parts[1:]:
+        total = total + part.double()
+    return total.to(parts[0].dtype)
 
 
 def _agreed(expr: Same, box: Box) -> Tensor:

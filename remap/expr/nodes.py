@@ -7,6 +7,10 @@ Reshape   the same elements in row-major order, another shape
 Permute   dimensions reordered (transpose is the two-dimensional case)
 Cast      another element type
 Pad       elements added before and after along one dimension
+Same      one tensor in several copies, which must agree
+Affine    every element times a number, plus a number
+Sum       parts added element by element
+Constant  a new tensor of one value
 """
 
 from __future__ import annotations
@@ -198,7 +202,58 @@ class Same:
         return self.parts
 
 
-Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad, Same]
+@dataclass(frozen=True)
+class Affine:
+    """``of * scale + offset``, rounded as torch rounds in the tensor's own type."""
+
+    of: Expr
+    scale: float = 1.0
+    offset: float = 0.0
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        spec = self.of.spec
+        _check(spec.dtype.is_float, f"arithmetic on elements of type {spec.dtype.name}")
+        _set(self, spec.dtype, spec.shape)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Parts of one spec added element by element, in double precision, rounded once."""
+
+    parts: tuple[Expr, ...]
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check(bool(self.parts), "sum of nothing")
+        first = self.parts[0].spec
+        _check(first.dtype.is_float, f"arithmetic on elements of type {first.dtype.name}")
+        for p in self.parts:
+            _check(p.spec == first, f"sum of {first} and {p.spec}")
+        _set(self, first.dtype, first.shape)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.parts
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor that no source has: every element is ``value``."""
+
+    spec: TensorSpec
+    value: float = 0.0
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
+
+Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad, Same, Affine, Sum, Constant]
 
 
 def _set(node: Expr, dtype: DType, shape: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from math import prod
 from typing import Union
 
 from remap.errors import UsageError
-from remap.expr.nodes import Cast, Concat, Expr, Pad, Permute, Reshape, Slice, Take
+from remap.expr.nodes import Cast, Concat, Constant, Expr, Pad, Permute, Reshape, Slice, Take
 from remap.types import Derived, Scattered, Span
 
 SMALLEST_RUN = 1024
@@ -53,7 +53,9 @@ def lower(expr: Expr) -> list[Run] | None:
         return _permute(expr)
     if isinstance(expr, Pad):
         return _pad(expr)
-    return None  # copies are to be compared
+    if isinstance(expr, Constant):
+        return [Fill(expr.spec.nbytes)] if expr.value == 0 else None
+    return None  # copies are to be compared, and arithmetic is to be done
 
 
 def _take(take: Take) -> list[Run] | None:

@@ -17,19 +17,23 @@ class Reader(Protocol):
 
 
 OPS: dict[str, str] = {
+    "add_offset": "remap.ops.scale:add_offset",
     "cast": "remap.ops.cast:cast",
     "concat": "remap.ops.concat:concat",
     "deinterleave": "remap.ops.interleave:deinterleave",
+    "divide": "remap.ops.sum:divide",
     "fuse_qkv": "remap.ops.qkv:fuse_qkv",
     "interleave": "remap.ops.interleave:interleave",
     "pad": "remap.ops.pad:pad",
     "permute": "remap.ops.permute:permute",
     "reshape": "remap.ops.reshape:reshape",
     "rotary": "remap.ops.rotary:rotary",
+    "scale": "remap.ops.scale:scale",
     "slice": "remap.ops.slice:slice_",
     "split": "remap.ops.concat:split",
     "split_qkv": "remap.ops.qkv:split_qkv",
     "stack": "remap.ops.stack:stack",
+    "sum": "remap.ops.sum:sum_",
     "tie": "remap.ops.tie:tie",
     "transpose": "remap.ops.permute:transpose",
     "unpad": "remap.ops.pad:unpad",

@@ -1,4 +1,4 @@
-"""``tie`` writes one tensor under several names, ``untie`` keeps the first of several equal ones.
+"""``tie`` writes one tensor under several names, ``untie`` makes one of several that are equal.
 
 from: "model.embed_tokens.weight"
 to: ["model.embed_tokens.weight", "lm_head.weight"]
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from remap.errors import UsageError
+from remap.expr import Same
 from remap.ops.arguments import Arguments
 from remap.ops.base import Parts, Scope, Shape
 
@@ -33,7 +33,7 @@ class TieOp:
 
 @dataclass(frozen=True)
 class UntieOp:
-    """The first part; the others are the same by the author's word."""
+    """The one tensor that all parts are."""
 
     name: str = "untie"
     shape: Shape = "join"
@@ -41,10 +41,7 @@ class UntieOp:
     symbols: frozenset[str] = frozenset()
 
     def build(self, parts: Parts, scope: Scope) -> Parts:
-        for p in parts:
-            if p.spec != parts[0].spec:
-                raise UsageError(f"untie of {parts[0].spec} and {p.spec}, which can't be the same tensor")
-        return parts[:1]
+        return (Same(parts),)
 
     def inverse(self) -> TieOp:
         return TieOp()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from remap.expr import Expr
 from remap.packs.complaints import collisions, complain
-from remap.packs.gather import Gathered, Made, gather
+from remap.packs.gather import Made, gather
 from remap.packs.invert import rules_for
 from remap.packs.keyset import KeySet, Rows
 from remap.packs.owners import bind
@@ -46,7 +46,6 @@ class After:
     """
 
     outcome: Outcome
-    gathered: Gathered
     keys: KeySet
     origins: list[int | Made]
 
@@ -101,8 +100,8 @@ class Run:
         converted = bool(outcome.unowned) and self._converted()
         blamed = self.pack if converted else pack
         complain(blamed, rules, outcome, values, partial=self.partial, converted=converted)
-        gathered = gather(pack, outcome, table.exprs, values.numbers) if outcome.claimed else Gathered()
-        after = _after(outcome, gathered)
+        made = gather(pack, outcome, table.exprs, values.numbers) if outcome.claimed else []
+        after = _after(outcome, made)
         if len(set(after.keys.keys)) != len(after.keys):
             raise collisions(pack, _collided(after))
         specs = {c.place: table.exprs[c.place].spec for c in outcome.claimed}
@@ -153,9 +152,9 @@ def _accepts(
     return keys
 
 
-def _after(outcome: Outcome, gathered: Gathered) -> After:
+def _after(outcome: Outcome, several: list[Made]) -> After:
     made: dict[int, list[Made]] = {}
-    for m in gathered.made:
+    for m in several:
         made.setdefault(m.place, []).append(m)
     keys: list[str] = []
     origins: list[int | Made] = []
@@ -166,7 +165,7 @@ def _after(outcome: Outcome, gathered: Gathered) -> After:
         for m in made.get(place, ()) if made else ():
             keys.append(m.key)
             origins.append(m)
-    return After(outcome, gathered, KeySet(keys, _moved(outcome, origins)), origins)
+    return After(outcome, KeySet(keys, _moved(outcome, origins)), origins)
 
 
 def _moved(outcome: Outcome, origins: list[int | Made]) -> Iterator[tuple[str, Rows]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from remap.errors import PackError, PlanError, RemapError, UsageError
-from remap.expr import Expr, takes
+from remap.expr import Expr
 from remap.ops.base import Op, Scope
 from remap.packs.owners import Bound
 from remap.packs.pack import LIST, Axis, Pack, Rule
@@ -31,23 +31,6 @@ class Made:
     key: str
     expr: Expr
     rule: Rule
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A source that no output of its instance reads."""
-
-    place: int
-    rule: Rule
-    because: str
-
-
-@dataclass
-class Gathered:
-    """What the rules with ops made of a stage's keys."""
-
-    made: list[Made] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
 
 
 @dataclass
@@ -96,14 +79,14 @@ def _named(found: Sequence[Axis]) -> str:
     return ", ".join("the list" if a == LIST else a for a in found) or "nothing"
 
 
-def gather(pack: Pack, outcome: Outcome, exprs: Sequence[Expr], sizes: Mapping[str, int]) -> Gathered:
+def gather(pack: Pack, outcome: Outcome, exprs: Sequence[Expr], sizes: Mapping[str, int]) -> list[Made]:
     """Build the tensors. ``exprs`` are those of the stage's keys. Raises PlanError with all problems."""
-    done = Gathered()
+    done: list[Made] = []
     problems: list[str] = []
     for instance in _instances(outcome.claimed):
         keys = outcome.keys.keys
         try:
-            _build(instance, exprs, sizes, keys, done)
+            _build(instance, exprs, sizes, done)
         except RemapError as e:
             some = [keys[c.place] for c in list(instance.cells.values())[:3]]
             more = f" and {len(instance.cells) - 3} more" if len(instance.cells) > 3 else ""
@@ -127,9 +110,7 @@ def _instances(claimed: Sequence[Claimed]) -> list[_Instance]:
     return list(found.values())
 
 
-def _build(
-    instance: _Instance, exprs: Sequence[Expr], sizes: Mapping[str, int], keys: Sequence[str], done: Gathered
-) -> None:
+def _build(instance: _Instance, exprs: Sequence[Expr], sizes: Mapping[str, int], done: list[Made]) -> None:
     rule = instance.bound.rule
     before, wanted = rule.axes
     now = list(before)
@@ -144,20 +125,7 @@ def _build(
         index = dict(zip(wanted, cell, strict=True))
         captures = {**instance.shared, **{a: str(n) for a, n in index.items() if a != LIST}}
         key = write_one(instance.bound.targets[index.get(LIST, 0)], captures)
-        done.made.append(Made(first, key, expr, rule))
-    _note_unread(instance, outputs, exprs, keys, done)
-
-
-def _note_unread(
-    instance: _Instance, outputs: Grid, exprs: Sequence[Expr], keys: Sequence[str], done: Gathered
-) -> None:
-    read = {t.entry.key for expr in outputs.values() for t in takes(expr)}
-    rule = instance.bound.rule
-    kept = keys[min(c.place for c in instance.cells.values())]
-    for claim in instance.cells.values():
-        if not any(t.entry.key in read for t in takes(exprs[claim.place])):
-            because = f"{' > '.join(o.name for o in rule.ops)}: {kept} stands for it"
-            done.unread.append(Unread(claim.place, rule, because))
+        done.append(Made(first, key, expr, rule))
 
 
 def _complete(instance: _Instance, now: Sequence[Axis]) -> None:

@@ -93,7 +93,7 @@ def _transformed(
     }
     stand_ins = [Take(Entry(key, expr.spec)) for key, expr in zip(back.keys.keys, exprs, strict=True)]
     try:
-        made = {m.key: m.expr.spec for m in gather(pack, back, stand_ins, values.numbers).made}
+        made = {m.key: m.expr.spec for m in gather(pack, back, stand_ins, values.numbers)}
     except PlanError as e:
         return [f"on the way back: {p}" for p in e.problems]
     lines: list[str] = []

@@ -128,6 +128,53 @@ def test_tie(bench: Bench) -> None:
     assert returns(op("tie"), (x,), 2)
 
 
+def test_untying_what_is_not_equal_is_an_error(bench: Bench) -> None:
+    from remap.errors import Damaged
+
+    (_, x), (_, y) = bench.source(4, 3), bench.source(4, 3)
+    with pytest.raises(Damaged, match="do not agree"):
+        build(op("untie"), (x, y))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+def test_scale(bench: Bench, kind: str) -> None:
+    t, x = bench.source(4, 3, kind=kind)
+    assert torch.equal(build(op("scale", {"by": 0.3}), (x,))[0], t * 0.3)
+    assert returns(op("scale", {"by": 0.125}), (x,))
+    assert isinstance(op("scale", {"by": 0.3}).inverse(), NoInverse)
+
+
+def test_norms_stored_without_their_one(bench: Bench) -> None:
+    t, x = bench.source(8)
+    the = op("add_offset", {"by": 1.0, "rounding": "allowed"})
+    assert torch.equal(build(the, (x,))[0], t + 1)
+    assert returns(the, (x,))
+    assert isinstance(op("add_offset", {"by": 1.0}).inverse(), NoInverse)
+
+
+def test_sum(bench: Bench) -> None:
+    # GPT-NeoX with a parallel residual: the bias of a row-parallel layer is the sum over ranks
+    made = [bench.source(6, kind="bf16") for _ in range(3)]
+    (found,) = build(op("sum"), tuple(x for _, x in made))
+    assert torch.equal(found, sum(t.double() for t, _ in made).bfloat16())
+    assert isinstance(op("sum").inverse(), NoInverse)
+
+
+def test_divide(bench: Bench) -> None:
+    t, x = bench.source(6)
+    found = build(op("divide"), (x,), 4)
+    assert len(found) == 4
+    assert all(torch.equal(f, t / 4) for f in found)
+    assert returns(op("divide"), (x,), 4)
+
+
+def test_arithmetic_on_whole_numbers_is_refused(bench: Bench) -> None:
+    _, x = bench.source(4, kind="i64")
+    for the in (op("scale", {"by": 2}), op("sum")):
+        with pytest.raises(UsageError, match="int64"):
+            build(the, (x,))
+
+
 def qkv(bench: Bench, heads: int, kv: int, size: int, *rest: int) -> tuple[list[torch.Tensor], tuple]:  # type: ignore[type-arg]
     made = [bench.source(n * size, *rest) for n in (heads, kv, kv)]
     return [t for t, _ in made], tuple(x for _, x in made)
