@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from remap.audits.comparison import Comparison
+from remap.audits.names.ties import role
 from remap.types import TensorSpec
 
 ENOUGH = 60
@@ -42,5 +43,6 @@ class Nearest:
         from rapidfuzz.process import extractOne
 
         among = self._by_shape.get(self._shape(self.table.target.specs[key]), [])
+        among = [k for k in among if role(k) == role(key)]
         near = extractOne(key, among, score_cutoff=ENOUGH)
         return str(near[0]) if near else ""

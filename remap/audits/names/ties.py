@@ -10,11 +10,31 @@ import re
 from collections.abc import Iterable
 
 _HEAD = re.compile(
-    r"(?:^|\.)(?:lm_head|embed_out|output_projection|final_linear|cls\.predictions\.decoder|lm_head\.decoder)\.weight$"
+    r"(?:^|\.)(?:lm_head|embed_out|output_projection|final_linear|cls\.predictions\.decoder|lm_head\.decoder)"
+    r"(?:\.base_layer|\.original_module|\.modules_to_save)?\.weight$"
 )
+_AROUND = re.compile(r"(?:\.base_layer|\.original_module|\.modules_to_save)?\.weight$")
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|embed_in|word_embeddings|shared|tok_embeddings|word_embedding)\.weight$"
 )
+
+
+def other_head(key: str, keys: Iterable[str]) -> str:
+    """The output head among ``keys`` that is called otherwise than the output head ``key``, or nothing."""
+    if not _HEAD.search(key):
+        return ""
+    found = [k for k in keys if k != key and _HEAD.search(k)]
+    return next((k for k in found if ".modules_to_save." in k), found[0] if found else "")
+
+
+def module_of(key: str) -> str:
+    """The module that a weight belongs to, without what peft puts around it."""
+    return _AROUND.sub("", key)
+
+
+def role(key: str) -> str:
+    """``head``, ``embedding``, or nothing: the two often have one shape, and are never the other."""
+    return "head" if _HEAD.search(key) else "embedding" if _EMBEDDING.search(key) else ""
 
 
 def embedding_of(key: str, keys: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from remap.audits.comparison import Comparison
+from remap.audits.names.adapters import is_adapter
+from remap.audits.names.ties import role
 from remap.audits.suggest.skeletons import Digits, Pieces, group
 
 ROUNDS = 6
@@ -24,7 +26,7 @@ Change = tuple[Run, Run]
 
 def names(table: Comparison) -> tuple[str, dict[str, str]]:
     """(what, offered key -> new name) for the substitutions that make most keys match."""
-    missing, excess = dict.fromkeys(table.absent), dict.fromkeys(table.excess)
+    missing, excess = dict.fromkeys(_places(table)), dict.fromkeys(table.excess)
     done: list[Change] = []
     found: dict[str, str] = {}
     while len(done) < ROUNDS and missing and excess:
@@ -38,6 +40,18 @@ def names(table: Comparison) -> tuple[str, dict[str, str]]:
             missing.pop(name, None)
     what = ", ".join(f"{'.'.join(a)} -> {'.'.join(b) or '(nothing)'}" for a, b in done)
     return f"rename {what}" if done else "", found
+
+
+def _places(table: Comparison) -> Iterable[str]:
+    """The missing keys; for a file with adapters without those of the base weights, which are not in such a
+    file."""
+    if any(is_adapter(k) for k in table.offered) and not any(_is_base(k) for k in table.offered):
+        return (k for k in table.absent if not _is_base(k))
+    return table.absent
+
+
+def _is_base(key: str) -> bool:
+    return ".base_layer." in key or ".original_module." in key
 
 
 def _best(
@@ -73,6 +87,8 @@ def _votes(table: Comparison, missing: Groups, excess: Groups) -> Counter[Change
             if _same_shape(table, here[digits], there[digits]):
                 ours, theirs = here[digits], there[digits]
                 change = difference(ours, theirs)
+                if role(ours) != role(theirs):
+                    continue
                 if change and _akin(ours, theirs, change):
                     votes[change] += len(common)
                 elif change:
@@ -128,7 +144,8 @@ def _apply(
         for at in range(len(segments) - len(old) + 1):
             if tuple(segments[at : at + len(old)]) == old:
                 name = ".".join((*segments[:at], *new, *segments[at + len(old) :]))
-                if name in missing and name not in taken and _same_shape(table, key, name):
+                fits = name in missing and name not in taken and _same_shape(table, key, name)
+                if fits and role(key) == role(name):
                     hits[key] = name
                     taken.add(name)
                     break

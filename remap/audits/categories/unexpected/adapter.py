@@ -21,14 +21,24 @@ from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
 from remap.audits.names.adapters import kind
+from remap.audits.names.ties import module_of, other_head
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
-    """By name."""
-    for key in table.unexpected:
-        name = kind(key)
-        if name:
-            yield self.unexpected(table, key, name)
+    """By name. Where its module is not in the target, that is said, with the name it may have there."""
+    found = {k: name for k in table.unexpected if (name := kind(k))}
+    if not found:
+        return
+    modules = {k[:at] for k in table.target.specs for at in range(len(k)) if k[at] == "."}
+    for key, name in found.items():
+        module = key.partition(f".{name}")[0]
+        detail = name
+        if module not in modules and module != key:
+            detail += f"; the target has no module {module}"
+            head = other_head(f"{module}.weight", table.target.specs)
+            if head:
+                detail += f"; its output head is {module_of(head)}, so rename it to that"
+        yield self.unexpected(table, key, detail)
 
 
 CATEGORY = Category("RM204", "unexpected-adapter", "fail", find)

@@ -19,11 +19,19 @@ from collections.abc import Iterable
 from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
+from remap.audits.names.ties import other_head
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
-    """All that is left."""
-    return (self.unexpected(table, k) for k in table.unexpected)
+    """All that is left. An output head under another name is told."""
+    for key in table.unexpected:
+        head = other_head(key, table.absent)
+        detail = f"the target's output head is {head}" if head and _fits(table, key, head) else ""
+        yield self.unexpected(table, key, detail)
+
+
+def _fits(table: Comparison, key: str, head: str) -> bool:
+    return table.unshaped or table.offered[key].shape == table.target.specs[head].shape
 
 
 CATEGORY = Category("RM201", "unexpected-parameter", "fail", find)
