@@ -153,12 +153,14 @@ def convert(
             told = progress(len(files), total) if progress else lambda n: None
             written = write_files(files, folder, jobs=jobs, memory=memory, sync=sync, progress=told)
             again_open = folder / path.name if single else folder
-            output = _reopen(fmt, again_open, at if any(f.carries for f in files) else None)
+            carries = any(f.carries for f in files)
+            place = made.catalog.at if carries else None
+            output = _reopen(fmt, again_open, place)
             checks.check_headers(made, output)
             rest = {k: Take(e) for k, e in output.entries.items() if k not in written.digests}
             digests = {**written.digests, **checks.digests(rest)}
-            left = () if any(f.carries for f in files) else made.catalog.extras
-            receipt = receipts.make(made, fmt.name, digests, written.sizes, list(left))
+            left = [] if carries else list(made.catalog.extras)
+            receipt = receipts.make(made, fmt.name, digests, written.sizes, left, place)
             (folder / receipts.RECEIPT).write_bytes(receipt.encode())
         staging.commit()
     return receipt
@@ -175,7 +177,7 @@ def verify(destination: Source, *, against: Source | None = None) -> tuple[Recei
     against  the source: the packs of the receipt are applied to it once more, and the digests of
              what they give are compared, too
     """
-    found = catalog(destination)
+    found = _written(destination)
     receipt = receipts.find(found)
     if receipt is None:
         raise UsageError(
@@ -185,8 +187,16 @@ def verify(destination: Source, *, against: Source | None = None) -> tuple[Recei
         )
     problems = checks.check_receipt(receipt, found)
     if against is not None:
-        problems += checks.check_digests(receipt, _replay(receipt, catalog(against)))
+        problems += checks.check_digests(receipt, _replay(receipt, catalog(against, at=receipt.source.at)))
     return receipt, problems
+
+
+def _written(destination: Source) -> Catalog:
+    """The catalog of an output, of the tensors that its receipt says."""
+    if isinstance(destination, (Catalog, Checkpoint)):
+        return catalog(destination)
+    left = receipts.beside(Path(destination))
+    return catalog(destination, at=left.at if left else None)
 
 
 def _replay(receipt: Receipt, source: Catalog) -> Plan:

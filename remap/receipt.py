@@ -51,15 +51,16 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What was read: name, format, and the size in bytes of each file."""
+    """What was read: name, format, the size in bytes of each file, and where in it (``--at``)."""
 
     name: str
     format: str
     files: dict[str, int]
+    at: str | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The whole document; see the module's docstring."""
+    """The whole document; see the module's docstring. ``at`` is where in the output the tensors lie."""
 
     receipt: int
     remap: str
@@ -71,6 +72,7 @@ class Receipt(msgspec.Struct, frozen=True):
     drops: list[Dropped]
     left_behind: list[str]
     files: dict[str, int]
+    at: str | None = None
 
     def encode(self) -> bytes:
         """The document as indented JSON."""
@@ -78,15 +80,28 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 def make(
-    plan: Plan, fmt: str, digests: Mapping[str, str], files: Mapping[str, int], left: list[str]
+    plan: Plan,
+    fmt: str,
+    digests: Mapping[str, str],
+    files: Mapping[str, int],
+    left: list[str],
+    at: str | None = None,
 ) -> Receipt:
-    """The receipt of a finished conversion: ``digests`` by output key, ``files`` name -> bytes."""
+    """The receipt of a finished conversion.
+
+    digests  output key -> digest
+    files    name -> bytes
+    left     what was not carried along
+    at       where in the output the tensors lie, None where they are found
+    """
     catalog = plan.catalog
     return Receipt(
         receipt=VERSION,
         remap=__version__,
         format=fmt,
-        source=Source(catalog.root.name, catalog.format, {f.name: f.stat().st_size for f in catalog.files}),
+        source=Source(
+            catalog.root.name, catalog.format, {f.name: f.stat().st_size for f in catalog.files}, catalog.at
+        ),
         steps=[Step(s.pack, s.version, s.digest, s.inverse, dict(s.params)) for s in plan.steps],
         dtype=plan.cast.name if plan.cast else None,
         tensors={
@@ -98,6 +113,7 @@ def make(
         drops=[Dropped(d.key, d.rule, d.because) for d in plan.drops],
         left_behind=left,
         files=dict(files),
+        at=at,
     )
 
 
@@ -119,6 +135,17 @@ def read(path: Path) -> Receipt:
     if found.receipt > VERSION:
         raise UsageError(f"the receipt has version {found.receipt}", where=path, remedy="use a newer remap")
     return found
+
+
+def beside(destination: Path) -> Receipt | None:
+    """The receipt that lies in a folder, or beside a file or in its folder and lists it; None where
+    there is none."""
+    for path in (receipt_path(destination), destination.parent / RECEIPT):
+        if path.is_file():
+            found = read(path)
+            if destination.is_dir() or destination.name in {Path(n).name for n in found.files}:
+                return found
+    return None
 
 
 def find(catalog: Catalog) -> Receipt | None:

@@ -153,6 +153,7 @@ class Catalog:
     format    name of the format that read it
     root      the file or folder that stands for the checkpoint: an index, a step folder, a file
     asked     what the user pointed at: ``root``, a file of the checkpoint, or a folder that holds it
+    at        where in it the tensors were asked for (``--at``), None where they were found
     files     every file that belongs to the checkpoint, sorted
     entries   key -> entry, in the order of the file
     metadata  text that the format keeps beside the tensors
@@ -171,6 +172,7 @@ class Catalog:
     files: tuple[Path, ...]
     entries: Mapping[str, Entry]
     asked: Path | None = None
+    at: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     opaque: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
                 problems=[f"{f.name}: {root}" for f, root in found],
                 remedy="point at a file of the one that you mean",
             )
-        return replace(found[0][0].open(found[0][1], at=at), asked=path)
+        return replace(found[0][0].open(found[0][1], at=at), asked=path, at=at)
     except PermissionError as e:
         raise InputError("no permission to read it", where=e.filename or path) from None
     except OSError as e:

@@ -144,9 +144,17 @@ def test_a_cast_folder(ranks, tmp_path):
     assert found["seen"].equal(wanted["seen"])
 
 
-def test_its_receipt_holds(ranks, tmp_path):
-    api.convert(ranks / "fsdp1", tmp_path / "out")
+@pytest.mark.parametrize("at", [None, "", "optim.state"])
+def test_its_receipt_holds(at, ranks, tmp_path):
+    """It says where the tensors lie that it is of."""
+    api.convert(ranks / "fsdp1", tmp_path / "out", at=at)
     assert api.verify(tmp_path / "out", against=ranks / "fsdp1")[1] == []
+    api.convert(ranks / "fsdp1", tmp_path / "out.safetensors", at=at)
+    assert api.verify(tmp_path / "out.safetensors", against=ranks / "fsdp1")[1] == []
+
+
+def test_a_changed_byte_is_found(ranks, tmp_path):
+    api.convert(ranks / "fsdp1", tmp_path / "out")
     (file,) = tmp_path.glob("out/__0_0.distcp")
     data = bytearray(file.read_bytes())
     data[704] ^= 1  # a weight's first byte
