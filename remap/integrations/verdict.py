@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from remap.audits.report import Report
+from remap.audits.suggest.suggestion import Suggestion
 from remap.errors import AuditFailed
 from remap.reports.groups import groups
 
@@ -13,11 +14,7 @@ def failure(reports: Sequence[Report], what: str) -> AuditFailed:
     """The error that carries ``reports``. ``what`` says what was not done, or was."""
     failed = [r for r in reports if not r.passed]
     problems = [line for r in failed for line in _problems(r, several=len(failed) > 1)]
-    fixes = dict.fromkeys(
-        f"{s.what}, so that {s.after:,} of {s.of:,} keys match (now {s.before:,}): {_first(s.command)}"
-        for r in failed
-        for s in r.suggestions[:1]
-    )
+    fixes = dict.fromkeys(_fix(r.suggestions[0]) for r in failed if r.suggestions)
     where = f"{failed[0].source} against {failed[0].target}" if len(failed) == 1 else None
     names = ", ".join(dict.fromkeys(r.policy.name for r in failed))
     error = AuditFailed(
@@ -42,5 +39,7 @@ def _problems(report: Report, *, several: bool) -> Iterator[str]:
             yield f"{group.code} {group.category}: {count}{' '.join(filter(None, line.cells))}"
 
 
-def _first(text: str) -> str:
-    return text.partition("\n")[0]
+def _fix(found: Suggestion) -> str:
+    """A change that one can make from Python, where the command line's files are not at hand."""
+    more = "; its pack is the error's reports[0].suggestions[0].pack" if found.pack else ""
+    return f"{found.what}, so that {found.after:,} of {found.of:,} keys match (now {found.before:,}){more}"
