@@ -13,7 +13,7 @@ from remap.authoring.findings import PackFinding
 from remap.errors import RemapError
 from remap.ops import arithmetic
 from remap.packs.invert import no_inverse
-from remap.packs.pack import Pack, Rule, UseStage
+from remap.packs.pack import Pack, Rule, RuleStage, UseStage
 
 Check = Callable[[Pack], Iterator[PackFinding]]
 
@@ -84,7 +84,7 @@ def _same_target(pack: Pack) -> Iterator[PackFinding]:
     """No two rules of a stage write the very same template."""
     seen: dict[tuple[int, str], Rule] = {}
     for number, stage in enumerate(pack.stages):
-        if isinstance(stage, UseStage):
+        if not isinstance(stage, RuleStage):
             continue
         for rule in stage.rules:
             for target in rule.targets:

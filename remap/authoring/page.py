@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remap.packs.invert import no_inverse
-from remap.packs.pack import Example, Pack, Param, Rule, RuleStage
+from remap.packs.pack import Example, Pack, Param, Rule, RuleStage, UnwrapStage
 
 
 def page(pack: Pack) -> str:
@@ -27,6 +27,8 @@ def _lines(pack: Pack) -> Iterator[str]:
         yield ""
         if isinstance(stage, RuleStage):
             yield from _table(stage)
+        elif isinstance(stage, UnwrapStage):
+            yield f"takes off {', '.join(f'`{w}`' for w in stage.wrappers)}, and remembers where they were"
         else:
             given = "".join(f", {k}={v}" for k, v in stage.given.items())
             yield f"as `{stage.pack.name}` {stage.pack.version}{given}: {stage.pack.title}"

@@ -17,10 +17,11 @@ from remap.packs.gather import Made, gather
 from remap.packs.invert import rules_for
 from remap.packs.keyset import KeySet, Rows
 from remap.packs.owners import bind
-from remap.packs.pack import Direction, Pack, Rule, RuleStage, UseStage
-from remap.packs.params import Given, Resolved, resolve
+from remap.packs.pack import Direction, Pack, Rule, RuleStage, Stage, UnwrapStage, UseStage
+from remap.packs.params import Given, Resolved, recall, resolve
 from remap.packs.proof import prove
 from remap.packs.stage import Outcome, apply
+from remap.packs.unwrap import NAME, rewrap_rules, unwrap_rules
 
 
 class Table(Protocol):
@@ -89,8 +90,22 @@ class Run:
                 continue
             if isinstance(stage, UseStage):
                 self._pack(stage.pack, table, stage.given)
+            elif isinstance(stage, UnwrapStage):
+                self._stage(pack, self._unwrap(pack, stage, table, values), table, values)
             else:
                 self._stage(pack, stage, table, values)
+
+    def _unwrap(self, pack: Pack, stage: UnwrapStage, table: Table, values: Resolved) -> RuleStage:
+        """The stage as rules: made for the keys, or for those that the receipt remembers."""
+        if self.direction == "forward":
+            rules, text = unwrap_rules(stage.wrappers, table.keys, stage.line)
+            origin = "found in the keys"
+        else:
+            text = str(recall(self.given.remembered, pack, NAME) or "")
+            rules = rewrap_rules(text, stage.line)
+            origin = "remembered from the receipt" if text else "nothing is remembered"
+        values.spelled[NAME], values.origins[NAME] = text, origin
+        return RuleStage(stage.line, tuple(rules))
 
     def _stage(self, pack: Pack, stage: RuleStage, table: Table, values: Resolved) -> None:
         rules = _rules(stage, self.direction, values)
@@ -126,7 +141,7 @@ def other(direction: Direction) -> Direction:
     return "inverse" if direction == "forward" else "forward"
 
 
-def _ordered(pack: Pack, direction: Direction) -> Sequence[RuleStage | UseStage]:
+def _ordered(pack: Pack, direction: Direction) -> Sequence[Stage]:
     return pack.stages if direction == "forward" else tuple(reversed(pack.stages))
 
 
@@ -143,6 +158,8 @@ def _accepts(
             if after is None:
                 return None
             keys = after
+            continue
+        if isinstance(stage, UnwrapStage):
             continue
         bounds = bind(_rules(stage, direction, values), values.values, pack.params, pack.file)
         outcome = apply(bounds, keys, None)

@@ -140,7 +140,15 @@ class UseStage:
     when: When = field(default_factory=dict)
 
 
-Stage = Union[RuleStage, UseStage]
+@dataclass(frozen=True)
+class UnwrapStage:
+    """Wrappers of training libraries, taken off and remembered."""
+
+    line: int
+    wrappers: tuple[str, ...]
+
+
+Stage = Union[RuleStage, UseStage, UnwrapStage]
 
 
 @dataclass(frozen=True)

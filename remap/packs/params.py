@@ -91,11 +91,9 @@ def _find(
         return _typed(pack, param, given.explicit[name], f"-p {name}={given.explicit[name]}"), "given"
     if name in with_:
         return _typed(pack, param, with_[name], "with:"), "set by the pack that uses it"
-    for remembered in (f"{pack.name}:{name}", name):
-        if remembered in given.remembered:
-            return _typed(
-                pack, param, given.remembered[remembered], "the receipt"
-            ), "remembered from the receipt"
+    remembered = recall(given.remembered, pack, name)
+    if remembered is not None:
+        return _typed(pack, param, remembered, "the receipt"), "remembered from the receipt"
     for path in param.from_config:
         value = _at(given.config, path)
         if value is not None:
@@ -115,6 +113,11 @@ def _find(
     if param.default is not None:
         return param.default, "default"
     return None
+
+
+def recall(remembered: Mapping[str, object], pack: Pack, name: str) -> object:
+    """What a receipt says of a pack's parameter; None where it says nothing."""
+    return remembered.get(f"{pack.name}:{name}", remembered.get(name))
 
 
 def _size(template: Template, dim: int, keys: KeySet, specs: Specs) -> int | None:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from remap.errors import PackError
 from remap.ops import arithmetic
-from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UseStage
+from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UnwrapStage, UseStage
 from remap.packs.rules import read_rule, read_when
 from remap.packs.schema import RawExample, RawPack, RawParam, RawShape, RawStage, checked, suggestion
 from remap.packs.template import Tables, Template, check_table, parse_template
+from remap.packs.unwrap import NAME, check_wrappers
 from remap.packs.yaml_source import Node, read_yaml
 
 VERSION = 1
@@ -124,7 +125,7 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
     def templates(texts: str | list[str] | tuple[()]) -> tuple[Template, ...]:
         return tuple(parse_template(t, {}, tables) for t in _texts(texts))
 
-    if not name.isidentifier():
+    if not name.isidentifier() or name == NAME:
         raise PackError(f"{name!r} is no name", remedy="letters, digits and _")
     choices = {c: c for c in raw.choices} if isinstance(raw.choices, list) else dict(raw.choices or {})
     fields = {frozenset(c) if isinstance(c, dict) else None for c in choices.values()}
@@ -176,11 +177,16 @@ def _stages(
     if not raw.stages:
         problems.add(node.line, "a pack without stages")
     for stage, at in zip(raw.stages, node.items, strict=True):
-        if (stage.rules is None) == (stage.use is None):
-            problems.add(at.line, "a stage has either rules or use")
+        if sum(x is not None for x in (stage.rules, stage.use, stage.unwrap)) != 1:
+            problems.add(at.line, "a stage has one of rules, use, unwrap")
         elif stage.use is not None:
             with problems.at(at.line, f"use {stage.use}"):
                 stages.append(_use(stage, at.line, params, find))
+        elif stage.unwrap is not None:
+            with problems.at(at.line):
+                if any(isinstance(s, UnwrapStage) for s in stages):
+                    raise PackError("a second unwrap", remedy="one takes all wrappers off")
+                stages.append(UnwrapStage(at.line, check_wrappers(stage.unwrap)))
         elif stage.with_ or stage.when:
             problems.add(at.line, "with: and when: belong to a pack that is used; a rule has its own when:")
         else:

@@ -47,10 +47,11 @@ class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class RawStage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Either rules, or another pack."""
+    """Rules, or another pack, or wrappers to be taken off."""
 
     rules: list[RawRule] | None = None
     use: str | None = None
+    unwrap: list[str] | None = None
     with_: dict[str, Whole] = msgspec.field(default_factory=dict, name="with")
     when: dict[str, Union[Whole, list[Whole]]] = {}
 
