@@ -49,7 +49,7 @@ class Checkpoint:
     def divider(
         self, layout: Layout | None = None, *, target: int = 1, tied: bool = False, replicas: str = "agree"
     ) -> Divider:
-        """How the tensors of the parts are divided; see ``partition.divider``. Raises InputError, UsageError."""
+        """How the tensors of the parts are divided: see ``partition.divider``, which raises."""
         return divider(
             layout or load_layout(),
             [p.named() for p in self.parts],
@@ -88,8 +88,8 @@ def _check_alike(parts: tuple[Part, ...]) -> None:
             f"model parts {what}",
             where=parts[0].shards[0].path.parent,
             problems=[
-                f"{p.shards[0].path.name}: step {p.shards[0].updates}, {'flat' if p.sharded else 'unflattened'}, "
-                f"{', '.join('.'.join(t) for t in p.trees)}"
+                f"{p.shards[0].path.name}: step {p.shards[0].updates}, "
+                f"{'flat' if p.sharded else 'unflattened'}, {', '.join('.'.join(t) for t in p.trees)}"
                 for p in parts
             ],
             remedy="put only files of one step into one folder",
@@ -107,7 +107,7 @@ def _check_parts(files: Family, parts: tuple[Part, ...]) -> None:
         if wanted > len(parts):
             missing = [str(files.name.numbers(p, 0)) for p in range(len(parts), wanted)]
             raise Damaged(
-                f"{name} has shape {list(shape)}, which is one of {wanted} model parts; {len(parts)} are here",
+                f"{name} is {list(shape)}, which is one of {wanted} model parts; {len(parts)} are here",
                 where=files.first.parent,
                 problems=missing,
                 remedy="fetch the missing files into the same folder",
@@ -130,8 +130,8 @@ def _unlisted(part: Part) -> Iterator[str]:
     odd = [k for k in model if k not in part.metadata.buffers]
     if odd:
         yield (
-            f"{', '.join(odd[:3])}: shard_metadata names neither a parameter nor a buffer of this name; taken as "
-            "it is in shard 0"
+            f"{', '.join(odd[:3])}: shard_metadata names neither a parameter nor a buffer of this name; "
+            "taken as it is in shard 0"
         )
 
 

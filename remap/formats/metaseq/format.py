@@ -45,8 +45,10 @@ class Metaseq:
         return [path] if path.name.startswith("_") else [family(path).first]
 
     def claims(self, root: Path) -> Collection[Path]:
-        """Every file that belongs to the checkpoint at ``root``, leftovers of copies among them."""
-        return {*family(root).files.values(), *leftovers(root)}
+        """Every file that belongs to the checkpoint at ``root``: leftovers of copies among them, and what
+        links point at."""
+        files = family(root).files.values()
+        return {*files, *(f.parent / f.readlink() for f in files if f.is_symlink()), *leftovers(root)}
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
         """Read the headers of every file; all tensors of the model, merged and unflattened.
@@ -69,7 +71,7 @@ class Metaseq:
         return catalog_of(checkpoint, entries, native=checkpoint)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
-        """A singleton: everything in one file, in the likeness of the source's first where that is metaseq's."""
+        """A singleton: everything in one file, in the likeness of the source's first where it has one."""
         if not tensors:
             raise UsageError("there is no tensor to be written")
         like = source.native if isinstance(source.native, Checkpoint) else None
@@ -80,7 +82,7 @@ FORMAT = Metaseq()
 
 
 def _is_one(path: Path, numbered: bool) -> bool:
-    """True where the content is metaseq's; a broken file with a shard's name is opened to say what is wrong."""
+    """True where the content is metaseq's, or broken: a shard that is broken is opened to say so."""
     if torch_zip.is_torch(path):
         return is_metaseq(path, numbered=numbered)
     with path.open("rb") as f:

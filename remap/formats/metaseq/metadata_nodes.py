@@ -16,7 +16,7 @@ from remap.pickles.nodes import Call, Dict, Global, List, Value
 
 
 def edited(node: Value, metadata: Metadata, padding: Mapping[str, int]) -> dict[int, Value]:
-    """Node -> its replacement, so that ``node`` says what ``metadata`` does, with this shard's ``padding``."""
+    """Node -> its replacement, so that ``node`` says what ``metadata`` and this shard's ``padding`` do."""
     units = items_of(lookup(node, "param_metadata")[1]) or ()
     changed: dict[int, Value] = {}
     for number, unit in enumerate(units):

@@ -46,7 +46,10 @@ class Source:
 
 
 def source_of(part: Part, optimizer: Optimizer, metadata: Metadata | None) -> Source:
-    """The state of ``part``; ``metadata`` says which parameters lie in which flat tensor. Raises InputError."""
+    """The state of ``part``; ``metadata`` says which parameters lie in which flat tensor.
+
+    Raises InputError where nothing says which index is which parameter.
+    """
     state = part.shards[0].optimizer
     assert isinstance(state, State)
     if optimizer.unnamed or metadata is None:

@@ -83,11 +83,12 @@ def _full(state: State, only: bool, first: Shard, metadata: Metadata | None) -> 
         for slot, e in slots.items()
         if not e.spec.shape or slot.startswith(NEVER_MOMENTS)
     )
-    if len(state.indices) != len(names):
+    indices = state.indices if state.id_map is None else tuple(sorted(state.id_map))
+    if len(indices) != len(names):
         _refuse_flat(state, first, only)
         return Optimizer(True, only, {}, {}, {}, odd, unnamed=True)
     shapes = {n: s for f in (metadata.flats.values() if metadata else ()) for n, s in f.shapes.items()}
-    index = dict(zip(names, state.indices, strict=True))
+    index = dict(zip(names, indices, strict=True))
     tensors: dict[str, dict[str, Expr]] = {}
     problems: list[str] = []
     for name, i in index.items():
@@ -210,8 +211,8 @@ def check_odd(optimizer: Optimizer, shards: Sequence[Shard]) -> None:
     ]
     if problems:
         _fail(
-            "tensors of the optimizer that are not one element for an element differ between shards, so there "
-            "is no way to cut them anew",
+            "tensors of the optimizer that are not one element for an element differ between shards, so "
+            "there is no way to cut them anew",
             shards[0],
             problems,
         )

@@ -8,10 +8,11 @@ be seen. Copies are compared while they are read. Moments are divided like their
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import yaml
@@ -78,8 +79,8 @@ def load_layout(path: Path | None = None) -> Layout:
 def _parse(data: bytes, where: str) -> Layout:
     try:
         document = yaml.safe_load(data)
-        splits = [(_pattern(t["key"]), _split(t)) for t in document["tensors"]]
-        units = tuple(_pattern(u) for u in document.get("units") or ())
+        splits = [(p, _split(t)) for t in document["tensors"] for p in _patterns(t["key"])]
+        units = tuple(p for u in document.get("units") or () for p in _patterns(u))
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as e:
         raise PackError(f"not a layout: {type(e).__name__}: {e}", where=where) from None
     wrong = [s.kind for _, s in splits if s.kind not in SPLITS]
@@ -96,17 +97,12 @@ def _split(item: Mapping[str, str]) -> Split:
     )
 
 
-def _pattern(key: str) -> re.Pattern[str]:
-    """``*`` is one piece between dots, ``{a|b}`` one of several; everything else is itself."""
-    out = ""
-    for piece in re.split(r"(\*|\{[^{}]*\})", key):
-        if piece == "*":
-            out += r"[^.]+"
-        elif piece.startswith("{"):
-            out += f"(?:{'|'.join(map(re.escape, piece[1:-1].split('|')))})"
-        else:
-            out += re.escape(piece)
-    return re.compile(out)
+def _patterns(key: str) -> Iterator[re.Pattern[str]]:
+    """One pattern for each choice among ``{a|b}``, in order; ``*`` is one piece between dots."""
+    pieces = re.split(r"(\*|\{[^{}]*\})", key)
+    choices = [p[1:-1].split("|") if p.startswith("{") else [p] for p in pieces]
+    for chosen in product(*choices):
+        yield re.compile("".join(r"[^.]+" if c == "*" else re.escape(c) for c in chosen))
 
 
 @dataclass(frozen=True)
@@ -211,7 +207,7 @@ def divider(
             "pieces or copies of them can't be told",
             where=where,
             problems=unknown,
-            remedy="give a file that says how each is divided with --layout (see rules/opt/metaseq.layout.yml)",
+            remedy="say how each is divided in a file like rules/opt/metaseq.layout.yml, and give it with --layout",
         )
     _check_sizes(splits, parts, target, where)
     return Divider(splits, replicas)
@@ -232,10 +228,7 @@ def _decided(split: Split, name: str, parts: Sequence[Mapping[str, Expr]], tied:
     if like is None:
         return Split("replicated")
     mine = parts[0][name]
-    if len(parts) == 1:
-        divided = tied or mine is like
-    else:
-        divided = mine.spec.shape == like.spec.shape
+    divided = (tied or mine is like) if len(parts) == 1 else mine.spec.shape == like.spec.shape
     return Split("vocabulary" if divided else "replicated")
 
 

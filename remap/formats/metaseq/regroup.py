@@ -27,6 +27,7 @@ from remap.formats.metaseq.partition import Divider, Layout
 from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
 from remap.formats.metaseq.units import reshaped, units_of
 from remap.formats.metaseq.write import Content, NewState, facts, write_like
+from remap.formats.torch_state import TorchFile
 from remap.formats.torch_zip import read
 from remap.types import Entry
 
@@ -119,9 +120,11 @@ class Regroup:
         like = self.source.parts[number * len(self.source.parts) // self.target.parts]
         trees, metadata = self._trees(number, like)
         state = self._state(number, like, metadata)
+        file: TorchFile | None = None
         for shard in range(self.target.shards):
-            template = like.shards[shard * len(like.shards) // self.target.shards]
-            file = read(template.path, at="model", state_dict=False)
+            path = like.shards[shard * len(like.shards) // self.target.shards].path
+            if file is None or file.path != path:
+                file = read(path, at="model", state_dict=False)
             content = Content(
                 trees={p: self._cut(t, p, like, metadata, shard) for p, t in trees.items()},
                 optimizer=state(shard),

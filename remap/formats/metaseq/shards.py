@@ -1,4 +1,4 @@
-"""One file of a metaseq checkpoint, its headers read: what is kept of it is small, as there may be a thousand.
+"""One file of a metaseq checkpoint, its headers read: little is kept of it, as there may be a thousand.
 
 In: a path. Out: a Shard. The pickle's nodes are let go; whoever writes a file in the likeness of this one
 reads it again. Source: metaseq ``trainer.py`` (``state_dict``), fairscale

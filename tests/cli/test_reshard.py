@@ -1,0 +1,71 @@
+"""``remap reshard``, and other commands on metaseq checkpoints."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+from formats.metaseq.samples import edit, make
+from safetensors.torch import load_file, save_file
+
+
+def test_reshard_verify_and_diff(remap, tmp_path):
+    truth = make(tmp_path / "raw")
+    done = remap("reshard", truth.first, tmp_path / "out", "--fsdp", 2, "--tp", 1)
+    assert done.code == 0
+    assert done.out.startswith(f"{tmp_path / 'out'}: 2 files")
+    assert remap("verify", tmp_path / "out").code == 0
+    same = remap("diff", truth.first, tmp_path / "out")
+    assert (same.code, "bit for bit" in same.out) == (0, True)
+
+
+def test_verify_finds_a_moment_that_changed(remap, tmp_path):
+    truth = make(tmp_path / "raw")
+    remap("reshard", truth.first, tmp_path / "out", "--fsdp", 2)
+
+    path = tmp_path / "out" / "checkpoint_last-model_part-1-shard1.pt"
+    edit(path, lambda s: s["last_optimizer_state"]["state"][0]["exp_avg"].add_(1))
+    done = remap("verify", tmp_path / "out")
+    assert done.code == 4
+    assert f"{path.name}:last_optimizer_state.state.0.exp_avg" in done.err
+
+
+def test_convert_writes_everything_merged_and_unflattened(remap, tmp_path):
+    truth = make(tmp_path / "raw")
+    done = remap("convert", truth.files[1, 2], tmp_path / "merged.safetensors")
+    assert done.code == 0
+    found = load_file(tmp_path / "merged.safetensors")
+    assert found.keys() == truth.weights.keys()
+    assert all(found[k].equal(v) for k, v in truth.weights.items())
+
+
+def test_convert_writes_a_singleton_in_the_likeness_of_the_first_file(remap, tmp_path):
+    truth = make(tmp_path / "raw")
+    assert remap("convert", truth.first, tmp_path / "out", "--to", "metaseq").code == 0
+    assert remap("diff", tmp_path / "out" / "reshard.pt", truth.first).code == 0
+    extras = json.loads(remap("inspect", tmp_path / "out", "--json").out)
+    assert extras["format"] == "metaseq"
+
+
+def test_what_is_no_metaseq_is_said(remap, tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
+    done = remap("reshard", tmp_path / "model.safetensors", tmp_path / "out", "--fsdp", 2)
+    assert done.code == 3
+    assert "not a checkpoint of metaseq or fairscale, but: safetensors" in done.err
+
+
+def test_a_json_receipt_names_every_tensor_of_every_file(remap, tmp_path):
+    truth = make(tmp_path / "raw", parts=1, shards=1, layers=1, optimizer=False)
+    receipt = json.loads(remap("reshard", truth.first, tmp_path / "out", "--fsdp", 2, "--json").out)
+    assert sorted(receipt["tensors"]) == [
+        f"checkpoint_last-model_part-0-shard{i}.pt:model.{k}"
+        for i in range(2)
+        for k in ("decoder.layers.0.flat_param_0", "decoder.version", "flat_param_0")
+    ]
+    assert receipt["left_behind"] == []
+
+
+def test_the_optimizer_left_behind_is_mentioned(remap, tmp_path):
+    truth = make(tmp_path / "raw", parts=1, layers=1)
+    done = remap("reshard", truth.first, tmp_path / "out", "--fsdp", 2, "--no-optimizer")
+    assert "note: not carried along: last_optimizer_state" in done.err
