@@ -101,12 +101,15 @@ def layout(
     to: str | None = None,
     shard_size: int | None = None,
     tag: str | None = None,
+    ranks: int | None = None,
 ) -> tuple[Format, list[OutFile]]:
     """The format and the files that ``convert`` would write at ``destination``. Raises UsageError."""
     path = Path(destination)
     suffix = SUFFIXES.get(path.suffix)
     fmt = registry.get(to or suffix or plan.catalog.format)
-    options = WriteOptions(shard_size, tag, path.name if suffix else None)
+    if ranks is not None and fmt.name != "dcp":
+        raise UsageError(f"{fmt.name} is not cut over ranks", remedy="write a DCP folder (--to dcp)")
+    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks)
     files = fmt.lay_out({o.key: o.expr for o in plan.outputs}, plan.catalog, options)
     return fmt, files if suffix else [*carried(plan.catalog.companions), *files]
 
@@ -124,6 +127,7 @@ def convert(
     at: str | None = None,
     shard_size: int | None = None,
     tag: str | None = None,
+    ranks: int | None = None,
     jobs: int | None = None,
     memory: int = MEMORY,
     sync: bool = False,
@@ -134,6 +138,7 @@ def convert(
 
     to          format; by default what the destination's suffix says, else the source's own
     shard_size  largest file in bytes
+    ranks       ranks that every tensor is cut over, a file each (DCP)
     memory      bytes that computed tensors may take together
     sync        return only when the disk has it: slower, and safe against a power cut
     progress    called with (number of files, bytes); gives the function that is told of bytes written
@@ -143,7 +148,7 @@ def convert(
     made = plan(source, rules, inverse=inverse, params=params, dtype=dtype, again=again, at=at)
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
-    fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag)
+    fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag, ranks=ranks)
     path = Path(destination)
     single = path.suffix in SUFFIXES
     total = sum(f.nbytes for f in files)

@@ -16,6 +16,9 @@ from remap.cli import options, terminal
 @options.to
 @click.option("--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ...")
 @click.option("--tag", help="Name of the step folder (DeepSpeed); global_step0 without it.")
+@click.option(
+    "--ranks", type=click.IntRange(1), help="Cut every tensor over so many ranks, a file each (DCP)."
+)
 @click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
 @click.option(
     "--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take."
@@ -30,6 +33,7 @@ def command(
     to: str | None,
     shard_size: int | None,
     tag: str | None,
+    ranks: int | None,
     jobs: int | None,
     memory: int,
     sync: bool,
@@ -50,6 +54,7 @@ def command(
             to=to,
             shard_size=shard_size,
             tag=tag,
+            ranks=ranks,
             jobs=jobs,
             memory=memory,
             sync=sync,

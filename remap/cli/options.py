@@ -67,7 +67,9 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON (it has a version) instead of text."
 )
 to = click.option(
-    "--to", metavar="FORMAT", help="Output format: safetensors, torch, deepspeed-pipeline, deepspeed."
+    "--to",
+    metavar="FORMAT",
+    help="Output format: safetensors, torch, dcp, metaseq, deepspeed-pipeline, deepspeed.",
 )
 
 

@@ -84,11 +84,13 @@ class WriteOptions:
     shard_size  largest file in bytes, None for one file
     tag         name of the step folder (DeepSpeed)
     name        file name, where the destination is one file; None where it is a folder
+    ranks       ranks that every tensor is cut over (DCP), None for whole tensors
     """
 
     shard_size: int | None = None
     tag: str | None = None
     name: str | None = None
+    ranks: int | None = None
 
 
 class Format(Protocol):

@@ -7,10 +7,11 @@ it (optimizer, step, configuration) is carried along, item by item, unopened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from remap.errors import UsageError
-from remap.expr import Expr
+from remap.expr import Expr, Slice
 from remap.formats.base import CopiedBytes, Literal, OutFile, Part, Seal, WriteOptions
 from remap.formats.dcp.emit import write_metadata
 from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
@@ -27,14 +28,43 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
     """The ``.distcp`` files, then ``.metadata``. Raises UsageError."""
     if options.name is not None:
         raise UsageError(f"DCP needs a folder, {options.name} is a file's name", remedy="name a folder")
+    if options.ranks and options.shard_size:
+        raise UsageError(
+            "files have a size or one rank's share", remedy="give --ranks or --shard-size, not both"
+        )
     check_names(tensors)
     folder = source.native if isinstance(source.native, Folder) else None
     files = _Files(folder)
-    for number, group in enumerate(split_shards(tensors, options.shard_size)):
-        for key, expr in group.items():
-            files.add(number, key, expr)
+    if options.ranks:
+        for key, expr in tensors.items():
+            files.add(key, expr, _pieces(key, expr, options.ranks))
+    else:
+        for number, group in enumerate(split_shards(tensors, options.shard_size)):
+            for key, expr in group.items():
+                files.add(key, expr, [_Piece(number, 0, key, expr)])
     files.carry()
     return files.finish()
+
+
+class _Piece(NamedTuple):
+    """Rows of a tensor from ``row`` on, for one file; ``key`` is what the bytes are called in a digest."""
+
+    file: int
+    row: int
+    key: str
+    expr: Expr
+
+
+def _pieces(key: str, expr: Expr, ranks: int) -> Iterator[_Piece]:
+    """A piece a rank, as ``torch.chunk`` cuts; ranks that would get no rows have none."""
+    rows = expr.spec.shape[0] if expr.spec.shape else 0
+    size = -(-rows // ranks)
+    if size == rows:  # one rank, one row, or none
+        yield _Piece(0, 0, key, expr)
+        return
+    for rank, row in enumerate(range(0, rows, size)):
+        stop = min(row + size, rows)
+        yield _Piece(rank, row, f"{key}\0{row}", Slice(expr, 0, row, stop))
 
 
 class _File:
@@ -84,13 +114,16 @@ class _Files:
     def _file(self, number: int) -> _File:
         return self._files.setdefault(number, _File(f"__{number}_0.distcp"))
 
-    def add(self, number: int, key: str, expr: Expr) -> None:
-        """A tensor, into file ``number``."""
+    def add(self, key: str, expr: Expr, pieces: Iterable[_Piece]) -> None:
+        """A tensor, in pieces along its first dimension."""
         name = dotted((*self._place, key))
-        parts, seal = _archive(key, expr)
-        item = self._file(number).add(parts, seal)
-        shape = expr.spec.shape
-        self._tensors[name] = Tensor(expr.spec.dtype, shape, (Chunk((0,) * len(shape), shape, item),))
+        chunks = []
+        for piece in pieces:
+            item = self._file(piece.file).add(*_archive(piece.key, piece.expr))
+            sizes = piece.expr.spec.shape
+            offsets = (piece.row, *(0,) * (len(sizes) - 1)) if sizes else ()
+            chunks.append(Chunk(offsets, sizes, item))
+        self._tensors[name] = Tensor(expr.spec.dtype, expr.spec.shape, tuple(chunks))
         self._paths[name] = self._path(name)
 
     def _path(self, name: str) -> Path_:

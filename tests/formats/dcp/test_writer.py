@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 import torch
@@ -52,7 +53,7 @@ def test_fsdp2_loads_it_on_two_and_four_ranks(ranks, tmp_path):
     """The judge of the whole: folders that remap wrote, into models and optimizers of real FSDP2."""
     save_file({k: v.clone() for k, v in truth.weights().items()}, tmp_path / "in.safetensors")
     api.convert(tmp_path / "in.safetensors", tmp_path / "model-fresh", to="dcp")
-    api.convert(ranks / "fsdp2", tmp_path / "all-of-fsdp2", at="", shard_size=200)
+    api.convert(ranks / "fsdp2", tmp_path / "all-of-fsdp2", at="", ranks=3)
     api.convert(ranks / "fsdp1", tmp_path / "carried-of-fsdp1")
     folders = [tmp_path / n for n in ("model-fresh", "all-of-fsdp2", "carried-of-fsdp1")]
     lines = [json.loads(line) for line in run_ranks("load", *folders).splitlines() if line.startswith("{")]
@@ -110,6 +111,28 @@ def test_shards_are_files_of_at_most_that_size(tmp_path):
     found = {k: torch.zeros(8) for k in tensors}
     dcp.load(found, checkpoint_id=folder)
     assert all(found[k].equal(v) for k, v in tensors.items())
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 9])
+def test_every_rank_gets_its_rows(count, ranks, tmp_path):
+    """As torch.chunk cuts them: embed.weight has seven rows."""
+    api.convert(ranks / "full.pt", tmp_path / "out", to="dcp", ranks=count)
+    metadata = pickle.loads((tmp_path / "out" / ".metadata").read_bytes())
+    chunks = metadata.state_dict_metadata["embed.weight"].chunks
+    assert [c.sizes[0] for c in chunks] == [len(c) for c in torch.zeros(7, 3).chunk(count)]
+    files = {i.relative_path for k, i in metadata.storage_data.items() if k.fqn == "embed.weight"}
+    assert len(files) == len(chunks)
+    found = {k: torch.zeros_like(v) for k, v in truth.weights().items()}
+    dcp.load(found, checkpoint_id=tmp_path / "out")
+    assert all(found[k].equal(v) for k, v in truth.weights().items())
+    assert api.verify(tmp_path / "out")[1] == []
+
+
+def test_other_formats_are_not_cut_over_ranks(ranks, tmp_path):
+    with pytest.raises(UsageError, match="safetensors is not cut over ranks"):
+        api.convert(ranks / "full.pt", tmp_path / "out.safetensors", ranks=2)
+    with pytest.raises(UsageError, match="--ranks or --shard-size, not both"):
+        api.convert(ranks / "full.pt", tmp_path / "out", to="dcp", ranks=2, shard_size=100)
 
 
 def test_there_and_back_is_the_identity(ranks, tmp_path):
