@@ -1,11 +1,12 @@
 """Installed packs: which of them makes the names match, forward or back?
 
-Those are loaded in whose text most of the source's words occur. A pack is tried on one key of each skeleton
-first; only where it owns all of these is it tried on all keys.
+Those are loaded that have words in common with the unexpected keys. A pack is tried on one key of each
+skeleton first; only where it owns all of these is it tried on all keys.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,26 +14,29 @@ from pathlib import Path
 
 from remap.audits.comparison import Comparison
 from remap.audits.names.wrappers import unwrap
-from remap.audits.suggest.score import fitting
-from remap.audits.suggest.skeletons import group
 from remap.errors import RemapError
 from remap.packs import Pack, available, load
-from remap.plan import Plan, make_plan
+from remap.plan import Output, Plan, make_plan
 from remap.types import Catalog, Entry
 
 ENOUGH = 0.5
-"""Share of the keys' words that a pack's text must have."""
-MOST = 8
+"""Share of the words of one side that the other must have."""
+COMMON = frozenset({"weight", "bias"})
+_TEMPLATES = re.compile(r"^\s*(?:- )?(?:from|to|keep):(.*)$", re.MULTILINE)
+_HOLE = re.compile(r"\{[^{}]*\}")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+MOST = 12
 """Packs that are tried."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A pack that fits the source: its name and direction, and offered key -> the target's key."""
+    """A pack that fits the source: its name and direction, offered key -> the target's key, how many fit."""
 
     pack: str
     inverse: bool
     names: dict[str, str]
+    after: int
     through_wrappers: bool
 
 
@@ -40,7 +44,7 @@ def names(table: Comparison) -> Iterator[Tried]:
     """Every installed pack that owns all of the source's keys."""
     source = as_catalog(table)
     few = _few(source)
-    for name, text in likely(few.entries, available()):
+    for name, text in likely(table.excess, available()):
         pack = _load(name, text)
         if pack is None:
             continue
@@ -51,17 +55,24 @@ def names(table: Comparison) -> Iterator[Tried]:
 
 
 def likely(keys: Iterable[str], files: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Names and texts of the packs (name -> file) that know enough of the keys' words, the best first."""
-    words = {w for k in keys for w in k.split(".") if not w.isdigit()}
+    """Names and texts of the packs (name -> file) that have to do with the keys, the nearest first.
+
+    Most of the keys' words stand in the pack, or most words of its templates in the keys.
+    """
+    words = {w for k in keys for w in k.split(".") if not w.isdigit()} - COMMON
     found: list[tuple[float, str, str]] = []
     for name, file in files.items():
         try:
             text = Path(file).read_text()
         except OSError:
             continue
+        theirs = {
+            w for line in _TEMPLATES.findall(text) for w in _WORD.findall(_HOLE.sub(" ", line))
+        } - COMMON
         share = sum(w in text for w in words) / max(len(words), 1)
-        if share >= ENOUGH:
-            found.append((-share, name, text))
+        other = len(theirs & words) / max(len(theirs), 1)
+        if max(share, other) >= ENOUGH:
+            found.append((-max(share, other), name, text))
     return [(name, text) for _, name, text in sorted(found)[:MOST]]
 
 
@@ -82,8 +93,11 @@ def as_catalog(table: Comparison) -> Catalog:
 
 
 def _few(source: Catalog) -> Catalog:
-    keys = [next(iter(g.values())) for g in group(source.entries).values()]
-    return replace(source, entries={k: source.entries[k] for k in keys})
+    """One key of all that differ in numbered segments only."""
+    first: dict[str, str] = {}
+    for key in source.entries:
+        first.setdefault(".".join("#" if s.isdigit() else s for s in key.split(".")), key)
+    return replace(source, entries={k: source.entries[k] for k in first.values()})
 
 
 def _try(table: Comparison, source: Catalog, few: Catalog, pack: Pack, inverse: bool) -> Tried | None:
@@ -92,15 +106,25 @@ def _try(table: Comparison, source: Catalog, few: Catalog, pack: Pack, inverse: 
     plan = _plan(source, pack, inverse, partial=False)
     if plan is None:
         return None
-    made = {o.sources[0]: o.key for o in plan.outputs if len(o.sources) == 1}
-    found = fitting(table, made)
     plain = {unwrap(k): k for k in table.target.specs}
-    wrapped = fitting(table, {s: plain[u] for s, k in made.items() if (u := unwrap(k)) in plain})
-    through = len(wrapped) > len(found)
-    best = wrapped if through else found
-    if all(made[key] == key for key in best):
+    direct = _fitting(table, plan, {k: k for k in table.target.specs})
+    wrapped = _fitting(table, plan, plain)
+    through = len(wrapped) > len(direct)
+    best = wrapped if through else direct
+    if all(o.op in ("copy", "keep") for o in best.values()):
         return None  # it owns the keys, and changes nothing that helps
-    return Tried(pack.name, inverse, best, through)
+    names = {source: key for key, o in best.items() for source in o.sources}
+    return Tried(pack.name, inverse, names, len(best), through)
+
+
+def _fitting(table: Comparison, plan: Plan, places: Mapping[str, str]) -> dict[str, Output]:
+    """The target's keys that outputs fit, by name (through ``places``: name -> key) and shape."""
+    found: dict[str, Output] = {}
+    for o in plan.outputs:
+        key = places.get(o.key) or places.get(unwrap(o.key))
+        if key and (table.unshaped or o.expr.spec.shape == table.target.specs[key].shape):
+            found[key] = o
+    return found
 
 
 def _plan(source: Catalog, pack: Pack, inverse: bool, *, partial: bool) -> Plan | None:

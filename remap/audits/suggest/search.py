@@ -15,6 +15,8 @@ from remap.packs import read
 from remap.plan import make_plan
 
 TOLD = 3
+KINDS = ("wrapper", "pack", "prefix", "segments")
+"""Of two that make as many keys match, the first is told."""
 FIX = "fix.yaml"
 
 
@@ -28,7 +30,7 @@ def suggest(table: Comparison, policy: str = "strict") -> tuple[Suggestion, ...]
     found = [
         s for s in (*_packs(table, before, command), *_names(table, before, command)) if s.after > s.before
     ]
-    found.sort(key=lambda s: -s.after)
+    found.sort(key=lambda s: (-s.after, KINDS.index(s.kind)))
     best: list[Suggestion] = []
     for one in found:
         if not any(set(one.names.values()) <= set(b.names.values()) for b in best):
@@ -80,7 +82,7 @@ def _packs(table: Comparison, before: dict[str, str], command: str) -> Iterator[
         what = f"the pack {tried.pack}{', backwards' if tried.inverse else ''}"
         if tried.through_wrappers:
             what += ", and the target's wrappers put in"
-        yield Suggestion("pack", what, len(before), len(tried.names), of, run, "", tried.names)
+        yield Suggestion("pack", what, len(before), tried.after, of, run, "", tried.names)
 
 
 def _command(table: Comparison, policy: str) -> str:
