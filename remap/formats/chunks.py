@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import prod
 from pathlib import Path
 
-from remap.errors import Damaged
+from remap.errors import Damaged, InputError
 from remap.expr.ranges import row_major
 from remap.types import Location, Scattered, Span, TensorSpec
+
+MOST_SPANS = 1 << 22
+"""Rows of the largest matrices times the ranks of a node: 512 Ki. A file could claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,9 @@ def assemble(spec: TensorSpec, boxes: Sequence[Box], where: object) -> Location 
             where=where,
             problems=map(str, parts),
         )
-    spans = tuple(_joined(_Assembly(spec, where).spans(parts)))
+    spans = tuple(islice(_joined(_Assembly(spec, where).spans(parts)), MOST_SPANS + 1))
+    if len(spans) > MOST_SPANS:
+        raise InputError(f"it lies in more than {MOST_SPANS} pieces", where=where)
     if len(spans) == 1:
         return Location(spans[0].file, spans[0].offset)
     return Scattered(spans)
@@ -101,8 +106,9 @@ class _Assembly:
         cuts = sorted({c for b in boxes for c in (b.offsets[dim], b.offsets[dim] + b.sizes[dim])})
         if not cuts or cuts[0] != 0 or cuts[-1] != self._shape[dim]:
             raise self._gap(index)
+        by_interval = _by_interval(boxes, dim, cuts)
         for first, stop in pairwise(cuts):
-            held = [b for b in boxes if b.offsets[dim] <= first and stop <= b.offsets[dim] + b.sizes[dim]]
+            held = by_interval.get(first, [])
             if not held:
                 raise self._gap((*index, first))
             if len(held) == 1 and self._is_whole(held[0], dim):
@@ -142,6 +148,17 @@ class _Assembly:
             where=self._where,
             remedy="fetch all of the checkpoint's files",
         )
+
+
+def _by_interval(boxes: Sequence[Box], dim: int, cuts: list[int]) -> dict[int, list[Box]]:
+    """Start of each interval between ``cuts`` -> the boxes that reach over it."""
+    index = {cut: i for i, cut in enumerate(cuts)}
+    found: dict[int, list[Box]] = {}
+    for box in boxes:
+        first, stop = box.offsets[dim], box.offsets[dim] + box.sizes[dim]
+        for i in range(index[first], index[stop]):
+            found.setdefault(cuts[i], []).append(box)
+    return found
 
 
 def _strides(box: Box) -> tuple[int, ...]:

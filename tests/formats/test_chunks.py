@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from remap.dtypes import dtype
-from remap.errors import Damaged
+from remap.errors import Damaged, InputError
+from remap.formats import chunks
 from remap.formats.chunks import Box, assemble
 from remap.types import Location, Scattered, TensorSpec
 
@@ -117,3 +118,19 @@ def test_an_overlap_is_named(tmp_path):
 def test_a_box_outside_of_the_tensor_is_named(offset, size, tmp_path):
     with pytest.raises(Damaged, match=r"outside of the tensor, whose shape is \[4\]"):
         assemble(TensorSpec(I32, (4,)), [Box((offset,), (size,), Location(tmp_path, 0))], "file: k")
+
+
+def test_more_pieces_than_can_be_listed_are_refused(tmp_path, monkeypatch):
+    """Strides of 0: two bytes of a file, claimed as 2**41 rows."""
+    monkeypatch.setattr(chunks, "MOST_SPANS", 1000)
+    rows = 1 << 40
+    boxes = [Box((i * rows, 0), (rows, 2), Location(tmp_path, 0, (0, 1))) for i in range(2)]
+    with pytest.raises(InputError, match="more than 1000 pieces"):
+        assemble(TensorSpec(dtype("uint8"), (2 * rows, 2)), boxes, "file: k")
+
+
+def test_ten_thousand_chunks_are_put_together_in_no_time(tmp_path):
+    boxes = [Box((i, 0), (1, 3), Location(tmp_path / str(i % 7), i)) for i in range(10_000)]
+    place = assemble(TensorSpec(I32, (10_000, 3)), boxes, "k")
+    assert isinstance(place, Scattered)
+    assert len(place.spans) == 10_000
