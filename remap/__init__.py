@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from remap.version import __version__
 
 if TYPE_CHECKING:
-    from remap.api import audit, convert, diff, load_into, open, plan, verify
+    from remap.api import audit, convert, diff, load_into, open, plan, verify, watch
 
-__all__ = ["__version__", "audit", "convert", "diff", "load_into", "open", "plan", "verify"]
+__all__ = ["__version__", "audit", "convert", "diff", "load_into", "open", "plan", "verify", "watch"]
 
 
 def _handed_on(name: str) -> property:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from torch import device as Device  # noqa: N812  # it is a class
     from torch.nn import Module
 
+    from remap.integrations.watching.watch import Watch
+
 Source = str | Path | Catalog | Checkpoint
 SUFFIXES = {
     ".safetensors": "safetensors",
@@ -299,6 +301,32 @@ def load_into(
         dtype=dtype,
         assign=assign,
         device=device,
+    )
+    return found
+
+
+def watch(
+    policy: str | Path | Policy | None = None,
+    *,
+    baseline: str | Path | None = None,
+    at_once: bool = False,
+    idle: bool = False,
+    only_this_thread: bool = False,
+) -> Watch:
+    """A context manager that audits every load inside that is not strict: ``load_state_dict(strict=False)``
+    of any module, DeepSpeed's ``load_state_dir`` and ``load_checkpoint``, transformers' ``from_pretrained``,
+    PEFT's ``set_peft_model_state_dict``. Its ``reports`` has one for each.
+
+    At the end of the block AuditFailed is raised, with every report, where the policy fails one of them.
+
+    at_once           raise at the load instead, right after it was made
+    idle              seeing no load at all is fine; it is an error else
+    only_this_thread  loads of other threads are none of its business
+
+    No library is imported by it; one that is imported inside is watched from then on.
+    """
+    found: Watch = import_module("remap.integrations.watching.watch").Watch(
+        policy, baseline=baseline, at_once=at_once, idle=idle, only_this_thread=only_this_thread
     )
     return found
 
