@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 from remap.authoring.examples import plan_example
 from remap.authoring.findings import PackFinding
-from remap.errors import RemapError
+from remap.errors import PackError, RemapError
 from remap.ops import arithmetic
+from remap.packs import load_layout
 from remap.packs.invert import no_inverse
 from remap.packs.pack import Pack, Rule, RuleStage, UseStage
 
@@ -94,9 +95,27 @@ def _same_target(pack: Pack) -> Iterator[PackFinding]:
                     yield _at(pack, rule, "same-target", message)
 
 
+def _layouts(pack: Pack) -> Iterator[PackFinding]:
+    """The layouts at the two ends exist, and the examples' keys belong to one of them."""
+    ends = [name for name in (pack.source_layout, pack.target_layout) if name is not None]
+    layouts = []
+    for name in ends:
+        try:
+            layouts.append(load_layout(name))
+        except PackError as e:
+            yield PackFinding("unknown-layout", "error", pack.file, 1, e.what)
+    if len(layouts) < 2:
+        return
+    for example in pack.examples:
+        for key in (*example.given, *example.expect) if example.fails is None else ():
+            if not any(layout.knows(key) for layout in layouts):
+                message = f"{key} is no key of the layouts {' and '.join(ends)}"
+                yield PackFinding("example-outside-layout", "error", pack.file, example.line, message)
+
+
 def _exclude(one: Rule, other: Rule) -> bool:
     """Do the two rules' conditions exclude each other?"""
     return any(not one.when[n] & other.when[n] for n in one.when.keys() & other.when.keys())
 
 
-CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _same_target)
+CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _same_target, _layouts)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remap.errors import PackError
+from remap.packs.layout import Layout, read_layout
 from remap.packs.pack import Pack
 from remap.packs.reading import read_pack
 from remap.packs.schema import suggestion
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 VARIABLE = "REMAP_RULES"
 """Folders of packs, separated as in PATH."""
+
+PACK, LAYOUT = ".yaml", ".layout.yaml"
+"""How the files are called."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
 
@@ -37,13 +41,37 @@ def read(data: bytes, file: str) -> Pack:
     return _read(data, file, (), Path.cwd())
 
 
+def load_layout(ref: str) -> Layout:
+    """The layout called ``family/name``, or in the file ``ref``. Raises PackError."""
+    if _is_path(ref):
+        return read_layout(_bytes(Path(ref).expanduser(), ref), ref)
+    file = _find(ref, LAYOUT)
+    return read_layout(file.read_bytes(), _shown(file, f"{ref}{LAYOUT}"))
+
+
 def available() -> dict[str, str]:
     """Name -> file of every pack that can be asked for by name."""
+    return _named(PACK)
+
+
+def available_layouts() -> dict[str, str]:
+    """Name -> file of every layout that can be asked for by name."""
+    return _named(LAYOUT)
+
+
+def _named(suffix: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in _folders():
-        for name, file in _packs(folder, ""):
+        for name, file in _files(folder, "", suffix):
             found.setdefault(name, str(file))
     return dict(sorted(found.items()))
+
+
+def _bytes(path: Path, ref: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise PackError(f"it can't be read: {e.strerror}", where=ref) from None
 
 
 def _is_path(ref: str) -> bool:
@@ -53,13 +81,10 @@ def _is_path(ref: str) -> bool:
 def _load(ref: str, chain: tuple[str, ...], base: Path) -> Pack:
     if _is_path(ref):
         path = base / Path(ref).expanduser()
-        try:
-            data = path.read_bytes()
-        except OSError as e:
-            raise PackError(f"the pack can't be read: {e.strerror}", where=ref) from None
+        data = _bytes(path, ref)
         return _read(data, ref if base == Path.cwd() else str(path), chain, path.parent)
-    file = _find(ref)
-    pack = _read(file.read_bytes(), _shown(file, ref), chain, base)
+    file = _find(ref, PACK)
+    pack = _read(file.read_bytes(), _shown(file, f"{ref}{PACK}"), chain, base)
     if pack.name != ref:
         raise PackError(
             f"it calls itself {pack.name!r} and lies under {ref!r}", where=pack.file, remedy="make them one"
@@ -67,19 +92,19 @@ def _load(ref: str, chain: tuple[str, ...], base: Path) -> Pack:
     return pack
 
 
-def _shown(file: Traversable, ref: str) -> str:
-    return str(file) if isinstance(file, Path) and os.environ.get(VARIABLE) else f"{ref}.yaml"
+def _shown(file: Traversable, name: str) -> str:
+    return str(file) if isinstance(file, Path) and os.environ.get(VARIABLE) else name
 
 
-def _find(ref: str) -> Traversable:
+def _find(ref: str, suffix: str) -> Traversable:
     if _NAME.fullmatch(ref) and ".." not in ref.split("/"):
         for folder in _folders():
-            file = folder.joinpath(*f"{ref}.yaml".split("/"))
+            file = folder.joinpath(*f"{ref}{suffix}".split("/"))
             if file.is_file():
                 return file
-    known = list(available())
+    known = list(_named(suffix))
     raise PackError(
-        f"no pack is called {ref!r}{suggestion(ref, known)}",
+        f"no {'layout' if suffix == LAYOUT else 'pack'} is called {ref!r}{suggestion(ref, known)}",
         remedy="`remap rules list` shows what there is; a path must end in .yaml",
     )
 
@@ -94,14 +119,18 @@ def _folders() -> Iterator[Traversable]:
         return
 
 
-def _packs(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+def _suffix(name: str) -> str:
+    return LAYOUT if name.endswith(LAYOUT) else PACK
+
+
+def _files(folder: Traversable, prefix: str, suffix: str) -> Iterator[tuple[str, Traversable]]:
     if not folder.is_dir():
         return
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         if entry.is_dir() and not entry.name.startswith(("_", ".")):
-            yield from _packs(entry, f"{prefix}{entry.name}/")
-        elif prefix and entry.name.endswith(".yaml"):
-            yield f"{prefix}{entry.name.removesuffix('.yaml')}", entry
+            yield from _files(entry, f"{prefix}{entry.name}/", suffix)
+        elif prefix and entry.name.endswith(suffix) and suffix == _suffix(entry.name):
+            yield f"{prefix}{entry.name.removesuffix(suffix)}", entry
 
 
 def _read(data: bytes, file: str, chain: tuple[str, ...], base: Path) -> Pack:

@@ -9,7 +9,16 @@ from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UnwrapStage, UseStage
 from remap.packs.rules import read_rule, read_when
-from remap.packs.schema import RawExample, RawPack, RawParam, RawShape, RawStage, checked, suggestion
+from remap.packs.schema import (
+    RawEvidence,
+    RawExample,
+    RawPack,
+    RawParam,
+    RawShape,
+    RawStage,
+    checked,
+    suggestion,
+)
 from remap.packs.template import Tables, Template, check_table, parse_template
 from remap.packs.unwrap import NAME, check_wrappers
 from remap.packs.yaml_source import Node, read_yaml
@@ -55,7 +64,7 @@ class Problems:
 def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pack]], str]) -> Pack:
     """Read a pack. ``find`` gives the packs that it uses; ``digest`` is told them. Raises PackError."""
     root = read_yaml(data, file)
-    raw = checked(root, file)
+    raw = checked(root, file, RawPack)
     problems = Problems(file)
     nodes = root.mapping
     if raw.remap != VERSION:
@@ -64,10 +73,7 @@ def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pac
     for name, table in raw.tables.items():
         with problems.at(nodes["tables"].mapping[name].line, f"table {name}"):
             tables[name] = check_table(list(table.items()), name)
-    params = _params(raw.params, nodes.get("params"), tables, problems)
-    for param in params.values():
-        for name in sorted(arithmetic.names(param.value) - params.keys() if param.value else ()):
-            problems.add(param.line, f"parameter {param.name}: value: no parameter is called {name!r}")
+    params = read_params(raw.params, nodes.get("params"), tables, problems)
     stages = _stages(raw, nodes["stages"], params, tables, problems, find)
     examples = [
         _example(e, n.line) for e, n in zip(raw.examples, _members(nodes.get("examples")), strict=True)
@@ -81,11 +87,16 @@ def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pac
         digest=digest(s.pack for s in stages if isinstance(s, UseStage)),
         stages=tuple(stages),
         params=params,
-        evidence=tuple(Evidence(e.project, e.path, str(e.commit), e.url, e.note) for e in raw.evidence),
+        evidence=read_evidence(raw.evidence),
         examples=tuple(examples),
         source_layout=raw.from_,
         target_layout=raw.to,
     )
+
+
+def read_evidence(raws: Iterable[RawEvidence]) -> tuple[Evidence, ...]:
+    """Where the facts come from."""
+    return tuple(Evidence(e.project, e.path, str(e.commit), e.url, e.note) for e in raws)
 
 
 def _members(node: Node | None) -> list[Node]:
@@ -109,15 +120,19 @@ def _texts(value: str | list[str] | tuple[()]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _params(
+def read_params(
     raws: Mapping[str, RawParam], node: Node | None, tables: Tables, problems: Problems
 ) -> dict[str, Param]:
+    """Check the parameters; what is wrong is noted."""
     params: dict[str, Param] = {}
     for name, raw in raws.items():
         assert node is not None
         line = node.mapping[name].line
         with problems.at(line, f"parameter {name}"):
             params[name] = _param(name, raw, line, tables)
+    for param in params.values():
+        for name in sorted(arithmetic.names(param.value) - params.keys() if param.value else ()):
+            problems.add(param.line, f"parameter {param.name}: value: no parameter is called {name!r}")
     return params
 
 

@@ -7,7 +7,7 @@ all come from it. What a template or a parameter means is checked in ``reading``
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Union
+from typing import Literal, TypeVar, Union
 
 import msgspec
 
@@ -115,20 +115,57 @@ class RawPack(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     examples: list[RawExample] = []
 
 
+Role = Literal[
+    "weight", "bias", "norm", "embedding", "head", "buffer", "adapter", "image-prefix", "companion"
+]
+"""What a tensor is for. A companion belongs to another: the scale of a quantised weight."""
+
+
+class RawKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Keys of a layout, and what is known of their tensors."""
+
+    key: str
+    role: Literal[
+        "weight", "bias", "norm", "embedding", "head", "buffer", "adapter", "image-prefix", "companion"
+    ]
+    shape: list[Whole] | None = None
+    each: dict[str, Whole] = {}
+    partition: Literal["rows", "columns", "replicated", "addends"] = "replicated"
+    slot: Whole | None = None
+    optional: bool = False
+    derived: bool = False
+    tied: str | None = None
+    when: dict[str, Union[Whole, list[Whole]]] = {}
+
+
+class RawLayout(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A whole layout."""
+
+    remap: int
+    layout: str
+    title: str
+    keys: list[RawKey]
+    evidence: list[RawEvidence] = []
+    params: dict[str, RawParam] = {}
+
+
+Raw = TypeVar("Raw", RawPack, RawLayout)
+
 _LISTS: dict[type[msgspec.Struct], dict[str, type[msgspec.Struct]]] = {
     RawPack: {"stages": RawStage, "evidence": RawEvidence, "examples": RawExample, "params": RawParam},
     RawStage: {"rules": RawRule},
+    RawLayout: {"keys": RawKey, "evidence": RawEvidence, "params": RawParam},
 }
 
 
-def checked(root: Node, file: str) -> RawPack:
-    """The pack as structures. Raises PackError with every unknown name, else with every wrong type."""
+def checked(root: Node, file: str, kind: type[Raw]) -> Raw:
+    """The document as structures. Raises PackError with every unknown name, else with every wrong type."""
     if not isinstance(root.value, dict):
-        raise PackError("a pack is a mapping", where=f"{file}:{root.line}", remedy="see `remap rules new`")
-    structs = list(_walk(root, RawPack))
+        raise PackError("not a mapping", where=f"{file}:{root.line}", remedy="see `remap rules new`")
+    structs = list(_walk(root, kind))
     _refuse(file, [p for node, struct in structs for p in _unknown(node, struct, file)])
     _refuse(file, [p for node, struct in structs for p in _wrong(node, struct, file)])
-    return msgspec.convert(root.plain(), RawPack)
+    return msgspec.convert(root.plain(), kind)
 
 
 def json_schema() -> dict[str, object]:

@@ -10,10 +10,11 @@ is remembered in the receipt: from the names alone nobody could put them back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from remap.errors import PackError
-from remap.packs.keyset import KeySet, numbers
+from remap.packs.keyset import KeySet, numbers, skeleton
 from remap.packs.pack import Rule
 from remap.packs.template import Template, parse_template
 
@@ -51,13 +52,26 @@ def unwrapped(key: str, wrappers: Sequence[str]) -> str:
 def unwrap_rules(wrappers: Sequence[str], keys: KeySet, line: int) -> tuple[list[Rule], str]:
     """Rules that take the wrappers off these keys, and the text by which they are remembered."""
     found = {g.key: unwrapped(g.key, wrappers) for g in keys.groups.values()}
-    wrapped = {key: bare for key, bare in found.items() if key != bare}
     prefix = _common_prefix(found)
     if prefix is not None:
         pairs = [(f"{prefix}.{{rest:path}}", "{rest}")]
     else:
-        pairs = [_templates(key, bare) for key, bare in wrapped.items()]
+        pairs = list(_pairs(found, wrappers, keys))
     return _rules(pairs, line), " ".join(f"{a}>{b}" for a, b in pairs)
+
+
+def _pairs(found: dict[str, str], wrappers: Sequence[str], keys: KeySet) -> Iterator[tuple[str, str]]:
+    """A pair of templates a skeleton; key by key where two skeletons are the same without their wrappers."""
+    count = Counter(skeleton(bare) for bare in found.values())
+    for group in keys.groups.values():
+        bare = found[group.key]
+        if bare == group.key:
+            continue
+        if count[skeleton(bare)] == 1:
+            yield _template(group.key, typed=True), _template(bare, typed=False)
+        else:
+            for place in group.rows.places:
+                yield keys.keys[place], unwrapped(keys.keys[place], wrappers)
 
 
 def rewrap_rules(remembered: str, line: int) -> list[Rule]:
@@ -71,11 +85,6 @@ def _common_prefix(found: dict[str, str]) -> str | None:
     prefixes = {key[: -len(bare) - 1] if key.endswith(f".{bare}") else None for key, bare in found.items()}
     (prefix,) = prefixes if len(prefixes) == 1 else (None,)
     return prefix
-
-
-def _templates(key: str, bare: str) -> tuple[str, str]:
-    """The two keys of a skeleton as templates: the numbers are the same on both sides."""
-    return _template(key, typed=True), _template(bare, typed=False)
 
 
 def _template(key: str, *, typed: bool) -> str:

@@ -1,0 +1,209 @@
+"""A layout: which keys a model family has, as data. Its YAML -> checked values -> the keys of one model.
+
+    remap: 1
+    layout: gpt_neox/hf
+    title: GPT-NeoX in transformers
+    params:
+      layers: {from_config: num_hidden_layers, or_count: "gpt_neox.layers.{i:int}.attention.dense.weight"}
+      hidden: {from_config: hidden_size, or_shape: {key: "gpt_neox.embed_in.weight", dim: 1}}
+    keys:
+      - key: "gpt_neox.layers.{i:int}.attention.dense.weight"
+        each: {i: layers}
+        shape: [hidden, hidden]
+        role: weight
+        partition: columns
+
+A key with ``**`` is open: a module with names of its own, such as an image encoder. ``partition`` says
+how tensor parallelism divides a tensor: ``rows`` and ``columns`` are cut, ``replicated`` ones are copies,
+``addends`` are summed. ``slot`` is the layer of a pipeline that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from remap.errors import PackError
+from remap.ops import arithmetic
+from remap.ops.arithmetic import Arithmetic
+from remap.packs.keyset import KeySet
+from remap.packs.matching import Matcher
+from remap.packs.pack import Evidence, Pack, Param, When
+from remap.packs.params import Given, Resolved, resolve
+from remap.packs.reading import VERSION, Problems, read_evidence, read_params
+from remap.packs.rendering import write_one
+from remap.packs.rules import read_when
+from remap.packs.schema import RawKey, RawLayout, checked
+from remap.packs.template import Capture, Template, parse_template
+from remap.packs.yaml_source import read_yaml
+from remap.types import Entry
+
+
+@dataclass(frozen=True)
+class LayoutKey:
+    """Keys of one template, and what is known of their tensors. ``shape`` None: any."""
+
+    template: Template
+    line: int
+    role: str
+    shape: tuple[Arithmetic, ...] | None
+    each: Mapping[str, Arithmetic]
+    partition: str
+    slot: Arithmetic | None
+    optional: bool
+    derived: bool
+    tied: str | None
+    when: When
+
+    @property
+    def open(self) -> bool:
+        """Does it stand for keys that the layout does not list: a module with names of its own?"""
+        return self.template.anonymous
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One key of a model, by its layout."""
+
+    key: str
+    shape: tuple[int, ...] | None
+    slot: int | None
+    of: LayoutKey
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A family's keys."""
+
+    name: str
+    title: str
+    file: str
+    keys: tuple[LayoutKey, ...]
+    params: Mapping[str, Param]
+    evidence: tuple[Evidence, ...]
+
+    def knows(self, key: str) -> bool:
+        """Is it a key of some model of the family, whatever the parameters are?"""
+        return any(m.could(key) for m in self._matchers)
+
+    @cached_property
+    def _matchers(self) -> list[Matcher]:
+        return [Matcher(bound) for key in self.keys for bound in self._spellings(key.template)]
+
+    def _spellings(self, template: Template) -> Iterator[Template]:
+        """The template with every choice of its parameters, and some number for each number."""
+        named = [p for n, p in self.params.items() if p.choices and n in template.names]
+        numbers = dict.fromkeys((n for n, p in self.params.items() if p.is_int), 7)
+        for values in product(*(p.choices.values() for p in named)):
+            yield template.bind({**numbers, **{p.name: v for p, v in zip(named, values, strict=True)}})
+
+    def resolve(
+        self, entries: Iterable[Entry], config: Mapping[str, object], given: Mapping[str, str] | None = None
+    ) -> Resolved:
+        """The parameters of a model, by what is given, by its config, by its keys."""
+        listed = list(entries)
+        owner = Pack(self.name, "", self.title, self.file, "", (), self.params)
+        keys = KeySet(e.key for e in listed)
+        return resolve(owner, keys, Given(given or {}, {}, config), {}, lambda place: listed[place].spec)
+
+    def expected(self, values: Resolved) -> dict[str, Expected]:
+        """Every key of the model with these parameters. Raises PackError for a size without a value."""
+        found: dict[str, Expected] = {}
+        for key in self.keys:
+            if values.hold(key.when) and not key.open:
+                for made in _expand(key, values):
+                    found[made.key] = made
+        return found
+
+    def differences(self, entries: Iterable[Entry], values: Resolved) -> Iterator[str]:
+        """What keys and shapes depart from the layout in, one line each."""
+        wanted = self.expected(values)
+        found = {e.key: e.spec.shape for e in entries}
+        for name, made in wanted.items():
+            if name not in found:
+                if not made.of.optional:
+                    yield f"{name} is missing"
+            elif made.shape is not None and made.shape != found[name]:
+                yield f"{name} is {list(found[name])}; {self.name} says {list(made.shape)}"
+        others = [Matcher(k.template.bind(values.values)) for k in self.keys if k.open]
+        for name in found.keys() - wanted.keys():
+            if any(m.match(name) for m in others):
+                continue
+            yield f"{name} is no key of {self.name}"
+
+
+def read_layout(data: bytes, file: str) -> Layout:
+    """Read a layout. Raises PackError with every problem."""
+    root = read_yaml(data, file)
+    raw = checked(root, file, RawLayout)
+    problems = Problems(file)
+    if raw.remap != VERSION:
+        problems.add(root.mapping["remap"].line, f"version {raw.remap} of the language; this is {VERSION}")
+    params = read_params(raw.params, root.mapping.get("params"), {}, problems)
+    keys: list[LayoutKey] = []
+    for key, node in zip(raw.keys, root.mapping["keys"].items, strict=True):
+        with problems.at(node.line):
+            keys.append(_key(key, node.line, params))
+    problems.raise_any()
+    return Layout(raw.layout, raw.title, file, tuple(keys), params, read_evidence(raw.evidence))
+
+
+def _key(raw: RawKey, line: int, params: Mapping[str, Param]) -> LayoutKey:
+    template = parse_template(raw.key, params, {})
+    counted = {n for n, c in template.captures.items() if c.kind == "int"}
+    if counted != raw.each.keys():
+        raise PackError(f"{raw.key!r}: each: must count {', '.join(sorted(counted)) or 'nothing'}")
+    loose = [n for n, c in template.captures.items() if c.kind not in ("int", "names")]
+    if loose or (template.anonymous and not raw.optional):
+        raise PackError(
+            f"{raw.key!r}: a layout lists its keys", remedy="use {i:int} and {p:one|two}, or optional **"
+        )
+    each = {name: arithmetic.parse(str(count)) for name, count in raw.each.items()}
+    shape = None if raw.shape is None else tuple(arithmetic.parse(str(s)) for s in raw.shape)
+    slot = None if raw.slot is None else arithmetic.parse(str(raw.slot))
+    for tree, more in [
+        *((t, set()) for t in (*each.values(), *(shape or ()))),
+        *(((slot, counted),) if slot else ()),
+    ]:
+        unknown = sorted(arithmetic.names(tree) - params.keys() - more)
+        if unknown:
+            raise PackError(f"{raw.key!r}: no parameter is called {unknown[0]!r}")
+    return LayoutKey(
+        template=template,
+        line=line,
+        role=raw.role,
+        shape=shape,
+        each=each,
+        partition=raw.partition,
+        slot=slot,
+        optional=raw.optional,
+        derived=raw.derived,
+        tied=raw.tied,
+        when=read_when(raw.when, params),
+    )
+
+
+def _expand(key: LayoutKey, values: Resolved) -> Iterator[Expected]:
+    template = key.template.bind(values.values)
+    choices: dict[str, list[str]] = {}
+    for name, count in key.each.items():
+        choices[name] = [str(n) for n in range(_size(count, values, key))]
+    for e in template.elements:
+        if isinstance(e, Capture) and e.table and e.name is not None:
+            choices[e.name] = [left for left, _ in e.table]
+    shape = None if key.shape is None else tuple(_size(s, values, key) for s in key.shape)
+    for several in product(*choices.values()):
+        captures = dict(zip(choices, several, strict=True))
+        numbers = {n: int(captures[n]) for n in key.each}
+        slot = None if key.slot is None else arithmetic.evaluate(key.slot, {**values.numbers, **numbers})
+        yield Expected(write_one(template, captures), shape, slot, key)
+
+
+def _size(tree: Arithmetic, values: Resolved, key: LayoutKey) -> int:
+    missing = sorted(arithmetic.names(tree) - values.numbers.keys())
+    if missing:
+        why = values.missing.get(missing[0], "it is no number")
+        raise PackError(f"{key.template.text}: {missing[0]} has no value: {why}")
+    return arithmetic.evaluate(tree, values.numbers)
