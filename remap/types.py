@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -79,10 +79,11 @@ class Span:
 class Scattered:
     """A tensor that lies in pieces: its row-major bytes are those of the spans, one after another.
 
-    There is at least one span, and together they have the bytes of the tensor's spec.
+    There is at least one span, and together they have the bytes of the tensor's spec. They may be
+    made while they are gone through: a matrix that was cut by columns has one for every row and cut.
     """
 
-    spans: tuple[Span, ...]
+    spans: Sequence[Span]
 
     @property
     def file(self) -> Path:

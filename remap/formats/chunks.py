@@ -3,6 +3,9 @@
 In: the shape of the whole, and boxes (where each begins, its sizes, where its bytes lie). Out: one
 location. Boxes may be cut along any dimensions; copies of one box count once. A gap or an overlap
 is named.
+
+A matrix that is cut by columns lies in a span for every row and cut. Rows that are cut alike are
+described once, and their spans are made while they are gone through.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from math import prod
 from pathlib import Path
+from typing import Union, overload
 
 from remap.errors import Damaged, InputError
 from remap.expr.ranges import row_major
 from remap.types import Location, Scattered, Span, TensorSpec
 
-MOST_SPANS = 1 << 22
-"""Rows of the largest matrices times the ranks of a node: 512 Ki. A file could claim any number."""
+MOST_SPANS = 1 << 24
+"""Rows of the largest matrices times the ranks of a node are half a million; a file could claim more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Box:
     def numel(self) -> int:
         """Number of elements."""
         return prod(self.sizes)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of its elements where they lie."""
+        return self.place.strides or row_major(self.sizes)
 
     def __str__(self) -> str:
         return f"[{', '.join(f'{o}:{o + n}' for o, n in zip(self.offsets, self.sizes, strict=True))}]"
@@ -59,11 +68,12 @@ def assemble(spec: TensorSpec, boxes: Sequence[Box], where: object) -> Location 
             where=where,
             problems=map(str, parts),
         )
-    spans = tuple(islice(_joined(_Assembly(spec, where).spans(parts)), MOST_SPANS + 1))
+    spans = Spans(tuple(_Assembly(spec, where).along(0, parts, ())))
     if len(spans) > MOST_SPANS:
         raise InputError(f"it lies in more than {MOST_SPANS} pieces", where=where)
-    if len(spans) == 1:
-        return Location(spans[0].file, spans[0].offset)
+    first = list(islice(spans, 2))
+    if len(first) == 1:
+        return Location(first[0].file, first[0].offset)
     return Scattered(spans)
 
 
@@ -84,6 +94,72 @@ def _check_inside(spec: TensorSpec, boxes: Sequence[Box], where: object) -> None
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Bytes that lie together; ``steps`` is how far they move with each index, in bytes."""
+
+    file: Path
+    offset: int
+    nbytes: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The same for ``count`` values of the index of ``dim``; ``row`` is the first of them."""
+
+    dim: int
+    count: int
+    row: tuple[_Node, ...]
+
+
+_Node = Union[_Stretch, _Rows]
+
+
+class Spans(Sequence[Span]):
+    """The spans of a tensor, made while they are gone through."""
+
+    def __init__(self, nodes: tuple[_Node, ...]) -> None:
+        self._nodes = nodes
+
+    def __iter__(self) -> Iterator[Span]:
+        return _joined(_spans(self._nodes, ()))
+
+    def __len__(self) -> int:
+        """How many there are before neighbours in a file are joined."""
+        return _count(self._nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Span]: ...
+    def __getitem__(self, index: int | slice) -> Span | Sequence[Span]:
+        if index == 0:
+            return next(iter(self))
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans) and self._nodes == other._nodes
+
+    def __hash__(self) -> int:
+        return hash(self._nodes)
+
+
+def _spans(nodes: Sequence[_Node], index: tuple[tuple[int, int], ...]) -> Iterator[Span]:
+    """``index`` has (dimension, number) of the rows that are gone through."""
+    for node in nodes:
+        if isinstance(node, _Rows):
+            for i in range(node.count):
+                yield from _spans(node.row, (*index, (node.dim, i)))
+        else:
+            offset = node.offset + sum(i * node.steps[dim] for dim, i in index)
+            yield Span(node.file, offset, node.nbytes)
+
+
+def _count(nodes: Sequence[_Node]) -> int:
+    return sum(n.count * _count(n.row) if isinstance(n, _Rows) else 1 for n in nodes)
+
+
 class _Assembly:
     """Walks the whole tensor in row-major order and finds the box that each stretch lies in."""
 
@@ -93,13 +169,8 @@ class _Assembly:
         self._inner = row_major(spec.shape)
         self._where = where
 
-    def spans(self, boxes: Sequence[Box]) -> Iterator[Span]:
-        """The row-major bytes of the tensor."""
-        return (span for _, span in self._along(0, boxes, ()))
-
-    def _along(self, dim: int, boxes: Sequence[Box], index: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
-        """The bytes at ``index``, whose length is ``dim``, each stretch with its box; ``boxes`` are those
-        that hold some of them."""
+    def along(self, dim: int, boxes: Sequence[Box], index: tuple[int, ...]) -> Iterator[_Node]:
+        """What lies at ``index``, whose length is ``dim``; ``boxes`` are those that hold some of it."""
         if dim == len(self._shape):
             yield self._one(boxes, index)
             return
@@ -112,35 +183,28 @@ class _Assembly:
             if not held:
                 raise self._gap((*index, first))
             if len(held) == 1 and self._is_whole(held[0], dim):
-                yield held[0], self._span(held[0], (*index, first), (stop - first) * self._inner[dim])
-                continue
-            row = [
-                (b, s, _strides(b)[dim] * self._itemsize)
-                for b, s in self._along(dim + 1, held, (*index, first))
-            ]
-            for i in range(stop - first):  # the rows are alike
-                for box, span, step in row:
-                    yield box, Span(span.file, span.offset + i * step, span.nbytes)
+                yield self._stretch(held[0], (*index, first), (stop - first) * self._inner[dim])
+            else:
+                yield _Rows(dim, stop - first, tuple(self.along(dim + 1, held, (*index, first))))
 
     def _is_whole(self, box: Box, dim: int) -> bool:
         """True where rows of ``dim`` lie in the box as they lie in the tensor: complete, without gaps."""
-        strides = _strides(box)
-        return box.sizes[dim + 1 :] == self._shape[dim + 1 :] and all(
-            n == 1 or s == inner
-            for n, s, inner in zip(box.sizes[dim:], strides[dim:], self._inner[dim:], strict=True)
-        )
+        sides = zip(box.sizes[dim:], box.strides[dim:], self._inner[dim:], strict=True)
+        whole = box.sizes[dim + 1 :] == self._shape[dim + 1 :]
+        return whole and all(n == 1 or stride == inner for n, stride, inner in sides)
 
-    def _one(self, boxes: Sequence[Box], index: tuple[int, ...]) -> tuple[Box, Span]:
+    def _one(self, boxes: Sequence[Box], index: tuple[int, ...]) -> _Stretch:
         if len(boxes) != 1:
             raise Damaged(f"its parts overlap at {list(index)}", where=self._where, problems=map(str, boxes))
-        return boxes[0], self._span(boxes[0], index, 1)
+        return self._stretch(boxes[0], index, 1)
 
-    def _span(self, box: Box, index: tuple[int, ...], numel: int) -> Span:
+    def _stretch(self, box: Box, index: tuple[int, ...], numel: int) -> _Stretch:
         """``numel`` elements from ``index`` on; the dimensions that it lacks are at their start."""
-        strides = _strides(box)
         full = (*index, *(0,) * (len(self._shape) - len(index)))
-        element = sum((i - o) * s for i, o, s in zip(full, box.offsets, strides, strict=True))
-        return Span(box.place.file, box.place.offset + element * self._itemsize, numel * self._itemsize)
+        element = sum((i - o) * s for i, o, s in zip(full, box.offsets, box.strides, strict=True))
+        size = self._itemsize
+        steps = tuple(s * size for s in box.strides)
+        return _Stretch(box.place.file, box.place.offset + element * size, numel * size, steps)
 
     def _gap(self, index: tuple[int, ...]) -> Damaged:
         return Damaged(
@@ -159,10 +223,6 @@ def _by_interval(boxes: Sequence[Box], dim: int, cuts: list[int]) -> dict[int, l
         for i in range(index[first], index[stop]):
             found.setdefault(cuts[i], []).append(box)
     return found
-
-
-def _strides(box: Box) -> tuple[int, ...]:
-    return box.place.strides or row_major(box.sizes)
 
 
 def _joined(spans: Iterator[Span]) -> Iterator[Span]:

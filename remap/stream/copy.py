@@ -16,7 +16,7 @@ from remap.errors import Damaged
 from remap.expr import blocks
 from remap.formats.base import CopiedBytes, Literal, Part, TensorBytes
 from remap.stream.read import BUFFER, Sources, read_runs
-from remap.stream.work import Piece, Task
+from remap.stream.work import Piece, Task, runs_of
 
 Progress = Callable[[int], None]
 
@@ -127,10 +127,10 @@ def run_task(task: Task, fd: int, sealed: bool, budget: int, progress: Progress)
             if isinstance(piece.part, Literal):
                 total.add(piece.part.data)
                 sink.write(piece.part.data)
-            elif piece.runs is None:
+            elif (runs := runs_of(piece.part)) is None:
                 _compute(piece, sink, total, budget)
             else:
-                for data in read_runs(piece.runs, sources, sink.room):
+                for data in read_runs(runs, sources, sink.room):
                     total.add(data)
                     sink.took(len(data))
             total.check()

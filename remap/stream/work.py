@@ -16,11 +16,10 @@ TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a file with its runs, or without where its tensor is to be computed."""
+    """A part of a file, and its number in it."""
 
     number: int
     part: Part
-    runs: list[ranges.Run] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,17 @@ def tasks(files: Sequence[OutFile]) -> Iterator[Task]:
             if gathered and offset + part.nbytes - start > TASK_BYTES:
                 yield Task(number, start, tuple(gathered))
                 gathered, start = [], offset
-            gathered.append(Piece(i, part, _runs(part)))
+            gathered.append(Piece(i, part))
             offset += part.nbytes
         if gathered:
             yield Task(number, start, tuple(gathered))
 
 
-def _runs(part: Part) -> list[ranges.Run] | None:
+def runs_of(part: Part) -> list[ranges.Run] | None:
+    """The runs of a part, None where its tensor is to be computed.
+
+    Asked for when the part is written: a tensor that is scattered by columns has a million of them.
+    """
     if isinstance(part, TensorBytes):
         return ranges.lower(part.expr)
     if isinstance(part, CopiedBytes):

@@ -11,7 +11,7 @@ from remap.dtypes import dtype
 from remap.errors import Damaged, InputError
 from remap.formats import chunks
 from remap.formats.chunks import Box, assemble
-from remap.types import Location, Scattered, TensorSpec
+from remap.types import Location, Scattered, Span, TensorSpec
 
 I32 = dtype("int32")
 
@@ -134,3 +134,35 @@ def test_ten_thousand_chunks_are_put_together_in_no_time(tmp_path):
     place = assemble(TensorSpec(I32, (10_000, 3)), boxes, "k")
     assert isinstance(place, Scattered)
     assert len(place.spans) == 10_000
+
+
+def test_spans_are_made_while_they_are_gone_through(tmp_path):
+    """Columns over two ranks: a million rows are one description."""
+    rows = 1 << 20
+    boxes = [Box((0, 2 * r), (rows, 2), Location(tmp_path / str(r), 0)) for r in range(2)]
+    place = assemble(TensorSpec(I32, (rows, 4)), boxes, "k")
+    assert isinstance(place, Scattered)
+    assert list(itertools.islice(place.spans, 4)) == [
+        Span(tmp_path / "0", 0, 8),
+        Span(tmp_path / "1", 0, 8),
+        Span(tmp_path / "0", 8, 8),
+        Span(tmp_path / "1", 8, 8),
+    ]
+    assert (len(place.spans), place.spans[0], place.file) == (
+        2 * rows,
+        Span(tmp_path / "0", 0, 8),
+        tmp_path / "0",
+    )
+    assert place.spans[2:4] == list(itertools.islice(place.spans, 2, 4))
+
+
+def test_the_same_boxes_are_the_same_place(tmp_path):
+    """Ties of sharded tensors are seen by it."""
+
+    def place(offset: int) -> Location | Scattered:
+        boxes = [Box((i, 0), (1, 2), Location(tmp_path / str(i), offset)) for i in range(2)]
+        return assemble(TensorSpec(I32, (2, 2)), boxes, "k")
+
+    assert place(0) == place(0)
+    assert hash(place(0)) == hash(place(0))
+    assert place(0) != place(4)
