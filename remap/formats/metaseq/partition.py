@@ -207,7 +207,7 @@ def divider(
             "pieces or copies of them can't be told",
             where=where,
             problems=unknown,
-            remedy="say how each is divided in a file like rules/opt/metaseq.layout.yml, and give it with --layout",
+            remedy="say how each is divided in a file for --layout, like rules/opt/metaseq.layout.yml",
         )
     _check_sizes(splits, parts, target, where)
     return Divider(splits, replicas)
