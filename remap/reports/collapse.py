@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
+_NUMBER = re.compile(r"(?<![0-9A-Za-z_])(?:0|[1-9][0-9]{0,17})(?![0-9A-Za-z_])")
+"""As packs count: with a leading zero, or longer, it is text."""
 
 Shape = tuple[tuple[str, ...], ...]
 """Of each cell of a row, what lies between its numbers."""

@@ -40,3 +40,12 @@ def test_a_number_inside_a_word_is_part_of_the_word():
 @pytest.mark.parametrize("odd", ["a#b.{x}", "nul\0nul", "a\nb"])
 def test_odd_keys_are_left_alone(odd):
     assert collapse([(f"{odd}.0",), (f"{odd}.1",)]) == [Line((f"{odd}.{{0..1}}",), 2)]
+
+
+def test_a_number_with_leading_zeros_is_text() -> None:
+    assert [line.cells for line in collapse([("until 2020-01-05",)])] == [("until 2020-01-05",)]
+
+
+def test_a_number_too_long_to_count_is_text() -> None:
+    key = f"layers.{'1' * 5000}.weight"
+    assert [line.cells for line in collapse([(key,)])] == [(key,)]

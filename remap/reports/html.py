@@ -1,0 +1,98 @@
+"""The report as one HTML file that needs nothing else: no script, font or image is fetched.
+
+The tree of the target's modules is in the page as JSON, once; the page's own script draws a node when it is
+opened, so that a model of tens of thousands of tensors opens at once. Without scripts the tables of
+findings are still there. jinja2 puts it together (``pip install 'remap[html]'``).
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from remap.audits import registry
+from remap.audits.report import Report
+from remap.errors import UsageError
+from remap.reports.groups import groups, specs, told
+from remap.reports.picture import boxes as picture
+from remap.reports.picture import height
+from remap.reports.text import coverage, verdict
+from remap.reports.tree import Node, build
+from remap.version import __version__
+
+LINES = 200
+"""Lines of one category in the tables; the tree has every key."""
+
+
+def render(report: Report) -> str:
+    """The page. Raises UsageError where jinja2 is not installed."""
+    try:
+        import jinja2
+    except ImportError:
+        raise UsageError(
+            "the HTML report needs jinja2", remedy="pip install 'remap[html]', or --format markdown"
+        ) from None
+    folder = files("remap.reports").joinpath("templates")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string(folder.joinpath("audit.html").read_text(encoding="utf-8"))
+    root = build(report)
+    boxes = picture(root)
+    categories = {c.name: c.about for c in registry.categories()}
+    return template.render(
+        report=report,
+        verdict=verdict(report),
+        coverage=coverage(report.coverage),
+        groups=groups(report),
+        told=list(told(report)),
+        lines=LINES,
+        about=categories,
+        style=folder.joinpath("audit.css").read_text(encoding="utf-8"),
+        script=folder.joinpath("audit.js").read_text(encoding="utf-8"),
+        data=embedded(tree(root)),
+        boxes=boxes,
+        height=height(boxes),
+        version=__version__,
+    )
+
+
+def tree(node: Node) -> dict[str, Any]:
+    """A node as the script reads it: short names, since there may be a hundred thousand.
+
+    n name; k, l keys and loaded ones; e, m the same by elements; x keys of the source alone; w the worst
+    level; g categories; c children. Of a tensor: f category, t specs, v level, p is it the target's, s the
+    source's keys (1 for the same one), d what is said of it.
+    """
+    found: dict[str, Any] = {"n": node.name}
+    if node.keys:
+        found |= {"k": node.keys, "l": node.loaded, "e": node.elements, "m": node.loaded_elements}
+    if node.extra:
+        found["x"] = node.extra
+    if node.level != "allow":
+        found["w"] = node.level
+    if node.children:
+        found["g"] = node.categories
+        found["c"] = [tree(child) for child in node.children.values()]
+    if node.judged is not None:
+        f = node.judged.finding
+        found |= {"f": f.category, "t": specs(f), "v": node.judged.level}
+        if f.expected is not None:
+            found["p"] = 1
+        if f.source:
+            found["s"] = 1 if f.source == (node.path,) else list(f.source)
+        said = [f.detail, *(f"{r.finding.category}: {r.finding.detail}" for r in node.remarks)]
+        if any(said):
+            found["d"] = "; ".join(filter(None, said))
+    return found
+
+
+def embedded(value: object) -> str:
+    """JSON that may stand in a ``<script>``: no ``</``, no ``<!--``, whatever a key is called."""
+    text = msgspec.json.encode(value).decode()
+    return (
+        text.replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("\u2028", "\\u2028")
+    )

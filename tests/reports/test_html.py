@@ -1,0 +1,151 @@
+"""The HTML report: one file that fetches nothing, whose tree has every tensor, whatever it is called.
+
+Where a Chromium is installed, it draws the page and the test reads what it drew; where none is, the test
+reads the data that the page would draw.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audits.tables import run
+from reports.test_audit_reports import EVIL, POLICY, SOURCE, TARGET
+
+from remap.reports.registry import render
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, ids, and the text of the element that has the id ``data``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            while self.open.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        return json.loads(self.scripts[0])
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return render(run(SOURCE, TARGET, POLICY), "html")
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+def leaves(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if "f" in node:
+        yield path, node
+    for child in node.get("c", ()):
+        yield from leaves(child, f"{path}.{child['n']}" if path else child["n"])
+
+
+def test_nothing_is_fetched(page: Page) -> None:
+    for tag, attributes in page.tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base"), tag
+        assert "src" not in attributes
+        assert "href" not in attributes
+    policies = [a["content"] for t, a in page.tags if t == "meta" and a.get("http-equiv")]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"]
+
+
+def test_a_key_stays_text(page: Page, text: str) -> None:
+    assert [a for t, a in page.tags if "onerror" in a] == []
+    assert len(page.scripts) == 2, "a key that ends the script would make more of them"
+    assert "<img" not in text
+
+
+def test_the_tree_has_every_key_of_both_sides_with_its_category(page: Page) -> None:
+    found = dict(leaves(page.tree))
+    assert found.keys() == {*SOURCE, *TARGET}
+    assert {k: v["f"] for k, v in found.items()} == {
+        "l.0.w": "matched",
+        "l.1.w": "matched",
+        "up.weight": "shape-mismatch",
+        "head.weight": "missing-parameter",
+        "new.weight": "missing-parameter",
+        EVIL: "unexpected-parameter",
+        "l.0.rotary_emb.inv_freq": "unexpected-buffer",
+    }
+    assert "transposed" in found["up.weight"]["d"]
+    assert found["up.weight"]["t"] == "f32[2,4], target f32[4,2]"
+    assert found["head.weight"]["v"] == "allow", "it is waived"
+
+
+def test_modules_count_what_is_loaded(page: Page) -> None:
+    modules = {c["n"]: c for c in page.tree["c"]}
+    assert (modules["l"]["l"], modules["l"]["k"]) == (2, 2)
+    assert (modules["l"]["m"], modules["l"]["e"]) == (32, 32)
+    assert (modules["up"].get("l"), modules["up"]["k"], modules["up"]["w"]) == (0, 1, "fail")
+    assert page.tree["x"] == 2
+
+
+def test_the_picture_is_as_wide_as_the_elements(text: str) -> None:
+    page = Page(text)
+    gaps = [a for t, a in page.tags if t == "rect" and a["class"] == "gap" and a["y"] == "0"]
+    sizes = {"l": 32, "up": 8, "head": 9, "new": 5}
+    assert len(gaps) == len(sizes)
+    for rect, size in zip(gaps, sizes.values(), strict=True):
+        assert float(rect["width"] or 0) == pytest.approx(1000 * size / 54 - 2, abs=0.1)
+
+
+def test_the_same_tensor_under_another_name_shows_its_source() -> None:
+    rules = '- {id: moved, from: "old.{rest:path}", to: "new.{rest}"}'
+    page = Page(render(run({"old.w": [2]}, {"new.w": [2]}, rules=rules), "html"))
+    ((key, leaf),) = leaves(page.tree)
+    assert (key, leaf["f"], leaf["s"]) == ("new.w", "renamed", ["old.w"])
+
+
+def test_it_is_drawn(text: str, page: Page, tmp_path: Path) -> None:
+    """What is wrong is open at first; what is loaded is closed."""
+    if CHROMIUM is None:
+        shown = [path for path, leaf in leaves(page.tree) if leaf["v"] == "fail"]
+        assert {"up.weight", "new.weight"} <= set(shown)
+        return
+    file = tmp_path / "report.html"
+    file.write_text(text)
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    drawn = subprocess.run(
+        [*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    rows = [row.partition("</div>")[0] for row in drawn.split('role="treeitem"')[1:]]
+    assert any("shape-mismatch" in r and "transposed" in r for r in rows)
+    assert any('aria-expanded="true"' in r and "<b>up</b>" in r for r in rows)
+    assert any("&lt;/script&gt;" in r for r in rows), "a hostile key is shown as text"
+    assert "7 tensors" in drawn
+    assert "<img" not in drawn
