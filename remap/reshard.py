@@ -18,7 +18,7 @@ from remap.formats.base import OutFile, TensorBytes
 from remap.formats.companions import carried
 from remap.formats.metaseq.checkpoint import Checkpoint, read_checkpoint
 from remap.formats.metaseq.format import FORMAT, catalog_of
-from remap.formats.metaseq.partition import load_layout
+from remap.formats.metaseq.partition import load_partition
 from remap.formats.metaseq.regroup import Regroup, Target
 from remap.formats.metaseq.shards import OPTIMIZER
 from remap.plan import Output, Plan
@@ -41,7 +41,7 @@ def reshard(
     optimizer: bool = True,
     dtype: str | None = None,
     optimizer_dtype: str | None = None,
-    layout: str | Path | None = None,
+    partition: str | Path | None = None,
     replicas: str = "agree",
     jobs: int | None = None,
     memory: int = MEMORY,
@@ -56,7 +56,7 @@ def reshard(
     unflatten  tensors under their own names instead of flat ones; one shard
     optimizer  False leaves the optimizer's state behind
     dtype      of weights and running averages; ``optimizer_dtype`` of moments; floats only
-    layout     a YAML file that says how further names are divided over parts
+    partition  a YAML file that says how further names are divided over parts
     replicas   "agree" refuses copies that differ between parts, "first" takes part 0's
 
     The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
@@ -67,7 +67,7 @@ def reshard(
     made = Regroup(
         checkpoint,
         target,
-        load_layout(Path(layout) if layout else None),
+        load_partition(Path(partition) if partition else None),
         tied=target.parts > 1 and _is_tied(checkpoint),
         replicas=replicas,
     )

@@ -551,12 +551,12 @@ def test_names_that_are_not_known_are_refused_never_dropped(tmp_path, name):
     truth = make_unflattened(tmp_path / "source")
     for path in truth.files.values():
         edit(path, lambda s: s["model"].update({name: torch.ones(2, 4)}))
-    with pytest.raises(InputError, match="names that the layout does not know") as caught:
+    with pytest.raises(InputError, match="names that the partition file does not know") as caught:
         reshard(truth.first, tmp_path / "out", tp=1)
     assert caught.value.problems == (f"{name}: f32[2,4], f32[2,4]",)
-    layout = tmp_path / "more.yml"
-    layout.write_text(f"tensors:\n  - {{key: {name}, split: rows}}\n")
-    reshard(truth.first, tmp_path / "out", tp=1, layout=layout)
+    partition = tmp_path / "more.yml"
+    partition.write_text(f"tensors:\n  - {{key: {name}, split: rows}}\n")
+    reshard(truth.first, tmp_path / "out", tp=1, partition=partition)
     assert load(tmp_path / "out" / "reshard-model_part-0.pt")["model"][name].shape == (2, 8)
 
 

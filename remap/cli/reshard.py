@@ -21,7 +21,7 @@ from remap.cli import options, terminal
 @click.option("--dtype", metavar="TYPE", help="Cast floating-point weights: f16, bf16, f32, ...")
 @click.option("--optimizer-dtype", metavar="TYPE", help="Cast the optimizer's moments.")
 @click.option(
-    "--layout",
+    "--partition",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="YAML file: how tensors with further names are divided over parts.",
 )
@@ -48,7 +48,7 @@ def command(
     optimizer: bool,
     dtype: str | None,
     optimizer_dtype: str | None,
-    layout: Path | None,
+    partition: Path | None,
     replicas: str,
     jobs: int | None,
     memory: int,
@@ -73,7 +73,7 @@ def command(
             optimizer=optimizer,
             dtype=dtype,
             optimizer_dtype=optimizer_dtype,
-            layout=layout,
+            partition=partition,
             replicas=replicas,
             jobs=jobs,
             memory=memory,

@@ -15,7 +15,7 @@ from remap.expr import Expr
 from remap.formats.metaseq.check import warnings
 from remap.formats.metaseq.names import Family, check_complete, family
 from remap.formats.metaseq.part import Part, derived, read_part
-from remap.formats.metaseq.partition import Divider, Layout, divider, load_layout
+from remap.formats.metaseq.partition import Divider, Partition, divider, load_partition
 from remap.formats.metaseq.shards import MODEL, Place
 
 _SQUARE = re.compile(r"(?:.*\.)?self_attn\.out_proj\.weight")
@@ -47,11 +47,16 @@ class Checkpoint:
         return metadata.buffers if metadata else ()
 
     def divider(
-        self, layout: Layout | None = None, *, target: int = 1, tied: bool = False, replicas: str = "agree"
+        self,
+        partition: Partition | None = None,
+        *,
+        target: int = 1,
+        tied: bool = False,
+        replicas: str = "agree",
     ) -> Divider:
         """How the tensors of the parts are divided: see ``partition.divider``, which raises."""
         return divider(
-            layout or load_layout(),
+            partition or load_partition(),
             [p.named() for p in self.parts],
             target=target,
             buffers=self.buffers,

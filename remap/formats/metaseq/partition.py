@@ -1,8 +1,8 @@
 """Model parallelism: how the tensors of N parts are one model's, and how that model is M parts'.
 
-In: the tensors of every part by name, and a layout, which says of each name how it is divided. Out:
-expressions. A name that the layout does not know is refused: whether its parts are pieces or copies can't
-be seen. Copies are compared while they are read. Moments are divided like their parameter.
+In: the tensors of every part by name, and a partition file, which says of each name how it is divided.
+Out: expressions. A name that the file does not know is refused: whether parts hold pieces or copies of it
+can't be seen. Copies are compared while they are read. Moments are divided like their parameter.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import yaml
 from remap.errors import InputError, PackError, UsageError
 from remap.expr import Concat, Expr, Same, Slice
 
-LAYOUT = "opt/metaseq.layout.yml"
+FILE = "opt/metaseq.partition.yml"
 SPLITS = ("columns", "rows", "fused", "vocabulary", "tied", "replicated")
 
 
 @dataclass(frozen=True)
 class Split:
-    """How one kind of tensor is divided; see the layout file for the kinds."""
+    """How one kind of tensor is divided; see the partition file for the kinds."""
 
     kind: str
     blocks: int = 1
@@ -40,7 +40,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Partition:
     """A model family's division.
 
     splits  pattern of names -> division, the first that matches counts
@@ -61,34 +61,34 @@ class Layout:
 
 
 @cache
-def load_layout(path: Path | None = None) -> Layout:
-    """The layout of metaseq's decoder; ``path`` is a file with further names, which come first.
+def load_partition(path: Path | None = None) -> Partition:
+    """How metaseq's decoder is divided; ``path`` is a file with further names, which come first.
 
     Raises PackError where the file is wrong.
     """
-    base = _parse(files("remap_rules").joinpath(*LAYOUT.split("/")).read_bytes(), LAYOUT)
+    base = _parse(files("remap_rules").joinpath(*FILE.split("/")).read_bytes(), FILE)
     if path is None:
         return base
     try:
         more = _parse(path.read_bytes(), str(path))
     except OSError as e:
-        raise PackError(f"the layout can't be read: {e.strerror}", where=path) from None
-    return Layout((*more.splits, *base.splits), more.units or base.units)
+        raise PackError(f"the partition can't be read: {e.strerror}", where=path) from None
+    return Partition((*more.splits, *base.splits), more.units or base.units)
 
 
-def _parse(data: bytes, where: str) -> Layout:
+def _parse(data: bytes, where: str) -> Partition:
     try:
         document = yaml.safe_load(data)
         splits = [(p, _split(t)) for t in document["tensors"] for p in _patterns(t["key"])]
         units = tuple(p for u in document.get("units") or () for p in _patterns(u))
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as e:
-        raise PackError(f"not a layout: {type(e).__name__}: {e}", where=where) from None
+        raise PackError(f"not a partition: {type(e).__name__}: {e}", where=where) from None
     wrong = [s.kind for _, s in splits if s.kind not in SPLITS]
     if wrong:
         raise PackError(
             "no division is called so", where=where, problems=wrong, remedy=f"use one of {', '.join(SPLITS)}"
         )
-    return Layout(tuple(splits), units)
+    return Partition(tuple(splits), units)
 
 
 def _split(item: Mapping[str, str]) -> Split:
@@ -171,7 +171,7 @@ class Divider:
 
 
 def divider(
-    layout: Layout,
+    partition: Partition,
     parts: Sequence[Mapping[str, Expr]],
     *,
     target: int = 1,
@@ -195,7 +195,7 @@ def divider(
     unknown: list[str] = []
     known_buffers = set(buffers)
     for name, expr in parts[0].items():
-        split = Split("replicated") if not expr.spec.shape or name in known_buffers else layout.of(name)
+        split = Split("replicated") if not expr.spec.shape or name in known_buffers else partition.of(name)
         if split is None:
             shapes = ", ".join(str(p[name].spec) for p in parts[:4])
             unknown.append(f"{name}: {shapes}")
@@ -203,11 +203,11 @@ def divider(
         splits[name] = _decided(split, name, parts, tied)
     if unknown:
         raise InputError(
-            f"{len(unknown)} tensors have names that the layout does not know: whether model parts hold "
-            "pieces or copies of them can't be told",
+            f"{len(unknown)} tensors have names that the partition file does not know: whether model parts "
+            "hold pieces or copies of them can't be told",
             where=where,
             problems=unknown,
-            remedy="say how each is divided in a file for --layout, like rules/opt/metaseq.layout.yml",
+            remedy="say how each is divided in a file for --partition, like rules/opt/metaseq.partition.yml",
         )
     _check_sizes(splits, parts, target, where)
     return Divider(splits, replicas)

@@ -23,7 +23,7 @@ from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.names import FileName
 from remap.formats.metaseq.optimizer import WITHOUT, Optimizer
 from remap.formats.metaseq.part import Part, Tree, derived, flattened
-from remap.formats.metaseq.partition import Divider, Layout
+from remap.formats.metaseq.partition import Divider, Partition
 from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
 from remap.formats.metaseq.units import reshaped, units_of
 from remap.formats.metaseq.write import Content, NewState, facts, write_like
@@ -61,14 +61,14 @@ class Regroup:
         self,
         source: Checkpoint,
         target: Target,
-        layout: Layout,
+        partition: Partition,
         *,
         tied: bool = False,
         replicas: str = "agree",
     ) -> None:
         self.source = source
         self.target = target
-        self.layout = layout
+        self.partition = partition
         self.tied = tied
         self.replicas = replicas
         self.divides = target.parts != len(source.parts)
@@ -77,7 +77,7 @@ class Regroup:
     def divider(self) -> Divider:
         """How tensors are divided over parts."""
         return self.source.divider(
-            self.layout, target=self.target.parts, tied=self.tied, replicas=self.replicas
+            self.partition, target=self.target.parts, tied=self.tied, replicas=self.replicas
         )
 
     @cached_property
@@ -147,7 +147,7 @@ class Regroup:
         metadata = reshaped(like.metadata, named[MODEL]) if like.metadata else None
         if not self.target.flat:
             return {p: Tree(tuple(t), {}, t) for p, t in named.items()}, metadata
-        metadata = metadata or units_of(named[MODEL], self.layout, self.tied, like.shards[0].path)
+        metadata = metadata or units_of(named[MODEL], self.partition, self.tied, like.shards[0].path)
         trees = {}
         for place, tensors in named.items():
             order = like.trees[place].order if like.sharded else _order(metadata, tensors)
