@@ -89,7 +89,7 @@ class Transfer:
         done.update(unit)
 
     def _put(self, key: str, place: Place) -> None:
-        tensor, there = self._tensor(self.loaded[key]), place.tensor
+        tensor, there = value(self.checkpoint, self.loaded[key]), place.tensor
         if not self._assigns(place, self.loaded[key]):
             with torch.no_grad():
                 there.copy_(tensor)
@@ -108,7 +108,7 @@ class Transfer:
             assign = any(self._assigns(self.places[k], self.loaded[k]) for k in old)
         state = {}
         for key in unit:
-            tensor = self._tensor(self.loaded[key])
+            tensor = value(self.checkpoint, self.loaded[key])
             there = old.get(key)
             move = assign and there is not None
             state[key.removeprefix(prefix)] = tensor.to(self._device(there)) if move else tensor  # type: ignore[arg-type]
@@ -122,14 +122,6 @@ class Transfer:
             new = self.places[key].tensor
             for other in self.groups[key] if new is not before else ():
                 self.places[other].put(new)
-
-    def _tensor(self, expr: Expr) -> torch.Tensor:
-        """The value, on the CPU, of its own memory. What is read as it is has its checksum compared."""
-        if isinstance(expr, Take):
-            return self.checkpoint[expr.entry.key]
-        if isinstance(expr, Cast):
-            return self._tensor(expr.of).to(getattr(torch, expr.dtype.name))
-        return evaluate(expr).contiguous()
 
     def _assigns(self, place: Place, expr: Expr) -> bool:
         if self.assign is not None:
@@ -185,6 +177,16 @@ class Transfer:
                 problems=odd,
                 remedy="build the model untied (tie_word_embeddings=False), or drop one of them by a rule",
             )
+
+
+def value(checkpoint: Checkpoint, expr: Expr) -> torch.Tensor:
+    """The value of an expression over ``checkpoint``, on the CPU, of its own memory. What is read as it is
+    has its checksum compared. Raises Damaged."""
+    if isinstance(expr, Take):
+        return checkpoint[expr.entry.key]
+    if isinstance(expr, Cast):
+        return value(checkpoint, expr.of).to(getattr(torch, expr.dtype.name))
+    return evaluate(expr).contiguous()
 
 
 def _is_one(exprs: list[Expr]) -> bool:

@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from socket import socket
@@ -196,9 +197,10 @@ def run(job: Job, stages: int) -> dict[str, Any]:
 
 
 def launch(
-    jobs: list[Job], stages: int, scratch: Path, timeout: float = 300
+    jobs: list[Job], stages: int, scratch: Path, timeout: float = 300, program: str = __file__
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run ``jobs`` on ``stages`` processes. Job's name -> the result of each stage."""
+    """Run ``jobs`` on ``stages`` processes, each of which runs ``program``. Job's name -> the result of each
+    stage."""
     scratch.mkdir(parents=True)
     (scratch / "jobs.json").write_text(json.dumps([asdict(job) for job in jobs]))
     with socket() as s:
@@ -217,7 +219,7 @@ def launch(
             "MASTER_PORT": str(port),
         }
         with (scratch / f"log-{rank}.txt").open("w") as log:
-            command = [sys.executable, __file__, str(scratch)]
+            command = [sys.executable, program, str(scratch)]
             ranks.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
     try:
         codes = [process.wait(timeout) for process in ranks]
@@ -231,16 +233,16 @@ def launch(
     return {job.name: [result[job.name] for result in results] for job in jobs}
 
 
-def main(scratch: Path) -> None:
-    """Body of one rank."""
+def main(scratch: Path, kind: type[Job] = Job, do: Callable[[Any, int], dict[str, Any]] = run) -> None:
+    """Body of one rank: jobs of ``kind`` are done by ``do``."""
     import deepspeed
 
     torch.set_num_threads(1)
     # Otherwise init_distributed compiles a shared-memory op, which needs a C++ compiler and a minute.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
-    jobs = [Job(**job) for job in json.loads((scratch / "jobs.json").read_text())]
-    results = {job.name: run(job, torch.distributed.get_world_size()) for job in jobs}
+    jobs = [kind(**job) for job in json.loads((scratch / "jobs.json").read_text())]
+    results = {job.name: do(job, torch.distributed.get_world_size()) for job in jobs}
     (scratch / f"result-{torch.distributed.get_rank()}.json").write_text(json.dumps(results))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()

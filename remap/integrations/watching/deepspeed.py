@@ -19,7 +19,6 @@ from remap.integrations.watching.torch_state import (
     given,
     prefixed,
     specs,
-    target_of_parts,
     torch_says,
 )
 from remap.integrations.watching.watch import Load, seen, seen_strict, watching
@@ -33,14 +32,11 @@ class _Stage:
     """The layers that a stage loads, one after the other."""
 
     def __init__(self, module: Any, folder: str) -> None:
-        layers = [
-            (str(module._local_start + n), layer)
-            for n, layer in enumerate(module.forward_funcs)
-            if hasattr(layer, "load_state_dict")
-        ]
+        from remap.integrations.deepspeed_stage import layers_of, stage_target
+
         self._folder = folder
-        self._waiting = list(layers)
-        self._target = target_of_parts(dict(layers), type(module).__name__)
+        self._waiting = layers_of(module)
+        self._target = stage_target(module)
         self._parts: list[tuple[str, Mapping[str, TensorSpec]]] = []
 
     def takes(self, module: nn.Module) -> bool:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from remap.audits.target import Target
 from remap.dtypes import dtype
 from remap.integrations.watching.patches import Patch
 from remap.integrations.watching.watch import Load, caller, seen, seen_strict, watching
@@ -134,15 +133,6 @@ def specs(state: Mapping[str, Any]) -> dict[str, TensorSpec]:
 def prefixed(parts: Iterable[tuple[str, Mapping[str, TensorSpec]]]) -> dict[str, TensorSpec]:
     """Specs of several modules as those of one."""
     return {f"{prefix}{k}": s for prefix, found in parts for k, s in found.items()}
-
-
-def target_of_parts(parts: Mapping[str, nn.Module], name: str) -> Target:
-    """Several modules as one target, ties over them, too."""
-    from torch import nn
-
-    from remap.integrations.torch_model import target_of
-
-    return target_of(nn.ModuleDict(parts), name)
 
 
 PATCHES = [Patch("torch.nn.modules.module", "Module", "load_state_dict", _wrap)]
