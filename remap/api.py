@@ -30,7 +30,7 @@ from remap.packs import load
 from remap.plan import Plan, make_plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, write_files
-from remap.types import Catalog
+from remap.types import Catalog, Entry
 
 if TYPE_CHECKING:
     from torch import device as Device  # noqa: N812  # it is a class
@@ -237,14 +237,16 @@ def audit(
     policy: str | Path | Policy | None = None,
     baseline: str | Path | None = None,
     values: bool = False,
+    target_params: Mapping[str, str] | None = None,
 ) -> Report:
     """Does ``source`` load into ``against``, and if not, why?
 
     against   a checkpoint, a key list, a folder with a config.json only, ``package.module:function``
-              or ``path.py:function`` that returns an nn.Module, or a Target
+              or ``path.py:function`` that returns an nn.Module, a layout's name, or a Target
     policy    a shipped one by name (strict, magma, lora, finetune-head), or a YAML file
     baseline  a file of known findings
     values    compare values, too, where both sides have them
+    target_params  the layout's parameters
 
     The other arguments are those of ``plan``.
     """
@@ -252,9 +254,15 @@ def audit(
     made = None
     if tuple(rules) or dtype:
         made = plan(found, rules, inverse=inverse, params=params, dtype=dtype, again=again)
+    target = open_target(
+        against.catalog if isinstance(against, Checkpoint) else against,
+        offered=(Entry(o.key, o.expr.spec) for o in made.outputs) if made else found.entries.values(),
+        config=found.config,
+        params=target_params,
+    )
     return run_audit(
         found,
-        open_target(against.catalog if isinstance(against, Checkpoint) else against),
+        target,
         made,
         load_policy(policy),
         baseline=read_baseline(Path(baseline)) if baseline else None,

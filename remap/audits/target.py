@@ -10,7 +10,7 @@ What needs torch or transformers is found by a dotted name in ``OPENERS`` and im
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 from remap.errors import UsageError
 from remap.formats import registry
 from remap.formats.keylist import UNKNOWN
+from remap.packs import available_layouts, load_layout
 from remap.types import Catalog, Entry, TensorSpec
 
 
@@ -84,11 +85,19 @@ OPENERS = {
 """What opens a target that is no file of tensors: dotted name of a function from its text to a Target."""
 
 
-def open_target(what: str | Path | Catalog | Target, *, at: str | None = None) -> Target:
-    """The target that ``what`` names. Raises UsageError, InputError.
+def open_target(
+    what: str | Path | Catalog | Target,
+    *,
+    at: str | None = None,
+    offered: Iterable[Entry] = (),
+    config: Mapping[str, object] | None = None,
+    params: Mapping[str, str] | None = None,
+) -> Target:
+    """The target that ``what`` names. Raises UsageError, InputError, PackError.
 
     A path is a checkpoint, a key list, or a Hugging Face folder with a ``config.json`` and no weights.
-    ``package.module:function`` and ``path.py:function`` return an ``nn.Module``.
+    ``package.module:function`` and ``path.py:function`` return an ``nn.Module``. ``family/name`` is a layout,
+    whose parameters are ``params``, or read from ``config`` and the ``offered`` entries of the source.
     """
     if isinstance(what, Target):
         return what
@@ -102,12 +111,25 @@ def open_target(what: str | Path | Catalog | Target, *, at: str | None = None) -
         return from_catalog(registry.open_catalog(path, at=at))
     if ":" in text:
         return _opener("function")(text)
+    if text in available_layouts():
+        return _from_layout(text, offered, config, params)
     raise UsageError(
         "nothing to audit against: no such file or folder",
         where=text,
         remedy="give a checkpoint, a key list (remap keys MODEL -o keys.json), a folder with config.json, "
-        "package.module:function or path.py:function",
+        f"package.module:function or path.py:function, or a layout: {', '.join(available_layouts())}",
     )
+
+
+def _from_layout(
+    name: str,
+    offered: Iterable[Entry],
+    config: Mapping[str, object] | None,
+    params: Mapping[str, str] | None,
+) -> Target:
+    from remap.audits.layout_target import from_layout
+
+    return from_layout(load_layout(name), offered, config, params)
 
 
 def _opener(kind: str) -> Opener:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,8 +21,11 @@ FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
     "--against",
     required=True,
     metavar="TARGET",
-    help="A checkpoint, a key list, a folder with a config.json only, or package.module:function or "
-    "path.py:function that returns the model.",
+    help="A checkpoint, a key list, a folder with a config.json only, package.module:function or "
+    "path.py:function that returns the model, or a layout.",
+)
+@click.option(
+    "--target-param", multiple=True, type=options.Setting(), help="A layout's parameter (repeatable)."
 )
 @options.conversion
 @click.option(
@@ -40,6 +44,7 @@ FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
 def command(
     source: Path,
     against: str,
+    target_param: tuple[tuple[str, str], ...],
     how: options.How,
     policy: str | None,
     form: str,
@@ -61,12 +66,14 @@ def command(
     if update_baseline and baseline is None:
         raise UsageError("--update-baseline needs a file to write", remedy="give --baseline FILE")
     gc.disable()  # many small frozen values, none of them in a circle: a third of the time otherwise
-    known = None if update_baseline else baseline
-    report = api.audit(source, against, policy=policy, baseline=known, values=values, **how)
+    audit = partial(
+        api.audit, source, against, policy=policy, values=values, target_params=dict(target_param), **how
+    )
+    report = audit(baseline=None if update_baseline else baseline)
     if update_baseline and baseline is not None:
         _write(baseline, baselines.dump(report.judged))
         terminal.note(f"written: {baseline}")
-        report = api.audit(source, against, policy=policy, baseline=baseline, values=values, **how)
+        report = audit(baseline=baseline)
     _write(output, registry.render(report, form))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if form == "github" and summary:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remap.audits.report import Report
+from remap.errors import printable
 from remap.reports.groups import told
 from remap.reports.text import coverage, verdict
 
@@ -20,7 +21,7 @@ _COMMANDS = {"fail": "error", "warn": "warning"}
 
 def render(report: Report) -> str:
     """The annotations, and a last line with the verdict."""
-    return "\n".join(_lines(report)) + "\n"
+    return "\n".join(printable(line) for line in _lines(report)) + "\n"
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remap.audits.report import Report
+from remap.errors import printable
 from remap.reports.groups import Group, groups, told
 from remap.reports.text import coverage, verdict
 
@@ -14,7 +15,7 @@ LINES = 50
 
 def render(report: Report) -> str:
     """The report as text."""
-    return "\n".join(_lines(report)) + "\n"
+    return "\n".join(printable(line) for line in _lines(report)) + "\n"
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -33,7 +34,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"**To mend it:** {_text(one.what)}: {counts}"
         yield ""
         yield "```sh"
-        yield one.command
+        yield from one.command.splitlines()
         yield "```"
     for group in told(report):
         yield from _group(group)

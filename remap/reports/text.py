@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from remap.audits import registry
 from remap.audits.report import Report, Share
+from remap.errors import printable
 from remap.reports.groups import Group, groups, told
 from remap.reports.tree import Node, build, collapsed
 
@@ -18,7 +19,7 @@ BAR = 20
 
 def render(report: Report) -> str:
     """The report as text."""
-    return "\n".join(_lines(report)) + "\n"
+    return "\n".join(printable(line) for line in _lines(report)) + "\n"
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -57,6 +57,13 @@ def test_every_form_of_a_report_without_failures(form: str, clean: Report) -> No
     assert render(clean, form)
 
 
+@pytest.mark.parametrize("form", ["text", "github", "markdown", "junit"])
+def test_a_key_cannot_steer_a_terminal(form: str) -> None:
+    text = render(run({"\x1b[2Jw": [1], "a\nb": [1]}, {"v": [2]}), form)
+    assert "\x1b" not in text
+    assert "a\nb" not in text
+
+
 def test_an_unknown_form(report: Report) -> None:
     with pytest.raises(UsageError, match="no report is called 'pdf'"):
         render(report, "pdf")
