@@ -103,6 +103,10 @@ class _Stretch:
     nbytes: int
     steps: tuple[int, ...]
 
+    def start(self, index: tuple[tuple[int, int], ...]) -> int:
+        """Where it begins in those rows: (dimension, number)."""
+        return self.offset + sum(i * self.steps[dim] for dim, i in index)
+
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
@@ -148,12 +152,16 @@ class Spans(Sequence[Span]):
 def _spans(nodes: Sequence[_Node], index: tuple[tuple[int, int], ...]) -> Iterator[Span]:
     """``index`` has (dimension, number) of the rows that are gone through."""
     for node in nodes:
-        if isinstance(node, _Rows):
+        if isinstance(node, _Stretch):
+            yield Span(node.file, node.start(index), node.nbytes)
+        elif all(isinstance(n, _Stretch) for n in node.row):
+            row = [(n.file, n.start(index), n.nbytes, n.steps[node.dim]) for n in node.row]  # type: ignore[union-attr]
+            for i in range(node.count):
+                for file, offset, nbytes, step in row:
+                    yield Span(file, offset + i * step, nbytes)
+        else:
             for i in range(node.count):
                 yield from _spans(node.row, (*index, (node.dim, i)))
-        else:
-            offset = node.offset + sum(i * node.steps[dim] for dim, i in index)
-            yield Span(node.file, offset, node.nbytes)
 
 
 def _count(nodes: Sequence[_Node]) -> int:
@@ -229,7 +237,7 @@ def _joined(spans: Iterator[Span]) -> Iterator[Span]:
     """Neighbours in one file become one span."""
     last: Span | None = None
     for span in spans:
-        if last is not None and last.file == span.file and last.offset + last.nbytes == span.offset:
+        if last is not None and last.offset + last.nbytes == span.offset and last.file == span.file:
             last = Span(last.file, last.offset, last.nbytes + span.nbytes)
             continue
         if last is not None:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from remap.errors import Damaged
 from remap.expr import Expr, blocks, ranges
+from remap.stream.gather import ended, gather
 
 BUFFER = 1 << 20
 """Bytes read at a time. What fits the processor's cache between reading, summing and writing was
@@ -47,24 +47,33 @@ def read_runs(
 ) -> Iterator[memoryview]:
     """The bytes of ``runs`` in order. Each piece is read into the memory that ``room()`` gives (never
     empty), and is gone once the next is asked for. Raises Damaged where a file ends too early."""
-    for run in runs:
-        left = run.nbytes
-        while left:
-            into = room()[:left]
-            if isinstance(run, ranges.Fill):
-                into[:] = bytes(len(into))
-                n = len(into)
-            else:
-                offset = run.offset + run.nbytes - left
-                n = os.preadv(sources.fd(run.file), [into], offset)
-                if not n:
-                    raise Damaged(
-                        f"the file ends at byte {offset}, {left} bytes too early",
-                        where=run.file,
-                        remedy="it changed while it was read, or is truncated; fetch it again",
-                    )
-            yield into[:n]
-            left -= n
+    number = 0
+    while number < len(runs):
+        into = room()
+        count, filled = gather(runs, number, into, sources.fd)
+        if count:
+            number += count
+            yield into[:filled]
+        else:
+            yield from _read_run(runs[number], sources, room)
+            number += 1
+
+
+def _read_run(run: ranges.Run, sources: Sources, room: Callable[[], memoryview]) -> Iterator[memoryview]:
+    """The bytes of one run."""
+    left = run.nbytes
+    while left:
+        into = room()[:left]
+        if isinstance(run, ranges.Fill):
+            into[:] = bytes(len(into))
+            n = len(into)
+        else:
+            offset = run.offset + run.nbytes - left
+            n = os.preadv(sources.fd(run.file), [into], offset)
+            if not n:
+                raise ended(run.file, offset, left)
+        yield into[:n]
+        left -= n
 
 
 def read_expr(expr: Expr, memory: int) -> Iterator[memoryview]:

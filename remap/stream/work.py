@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from remap.errors import UsageError
-from remap.expr import blocks, ranges
+from remap.expr import Expr, Take, blocks, ranges
 from remap.formats.base import CopiedBytes, OutFile, Part, TensorBytes
-from remap.types import Span
+from remap.types import Scattered, Span
 
 TASK_BYTES = 64 << 20
 """Small parts are gathered into tasks of about this size; a larger part is a task of its own."""
@@ -65,7 +65,7 @@ def check_memory(files: Sequence[OutFile], budget: int) -> None:
         p.key: blocks.peak(p.expr, budget)
         for f in files
         for p in f.parts
-        if isinstance(p, TensorBytes) and ranges.lower(p.expr) is None
+        if isinstance(p, TensorBytes) and not _is_listed(p.expr) and ranges.lower(p.expr) is None
     }
     large = {k: n for k, n in needs.items() if n > budget}
     if large:
@@ -74,3 +74,8 @@ def check_memory(files: Sequence[OutFile], budget: int) -> None:
             problems=[f"{k}: needs {n} bytes" for k, n in large.items()],
             remedy=f"give --memory {max(large.values())} or more",
         )
+
+
+def _is_listed(expr: Expr) -> bool:
+    """True where the reader says which bytes a tensor is: maybe a million runs, and nothing to compute."""
+    return isinstance(expr, Take) and isinstance(expr.entry.location, Scattered)
