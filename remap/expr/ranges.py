@@ -191,8 +191,8 @@ class _Joined:
         elif (
             isinstance(run, Span)
             and isinstance(last, Span)
-            and last.file == run.file
             and last.offset + last.nbytes == run.offset
+            and last.file == run.file
         ):
             self.runs[-1] = Span(last.file, last.offset, last.nbytes + run.nbytes)
         else:
