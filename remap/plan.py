@@ -253,8 +253,9 @@ class _Table:
         for origin in after.origins:
             if isinstance(origin, Made):
                 exprs.append(origin.expr)
-                op = " > ".join(o.name for o in origin.rule.ops)
-                trails.append(self.trails[origin.place].then(origin.rule, op))
+                op = " > ".join(o.name for o in origin.rule.ops) or origin.rule.does
+                before = self.trails[origin.place] if origin.place < len(self.trails) else _Trail()
+                trails.append(before.then(origin.rule, op))
                 continue
             rule = rules[origin]
             assert rule is not None

@@ -9,20 +9,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from remap.authoring.examples import plan_example
-from remap.authoring.findings import PackFinding
+from remap.authoring.findings import Level, PackFinding
 from remap.errors import PackError, RemapError
 from remap.ops import arithmetic
 from remap.packs import load_layout
 from remap.packs.invert import no_inverse
 from remap.packs.pack import Pack, Rule, RuleStage, UseStage
+from remap.plan import make_plan
+from remap.types import Catalog
 
 Check = Callable[[Pack], Iterator[PackFinding]]
 
 
-def lint(pack: Pack) -> list[PackFinding]:
-    """Every finding, in the order of the file."""
+def lint(pack: Pack, keys: Catalog | None = None) -> list[PackFinding]:
+    """Every finding, in the order of the file; with ``keys``, what the pack does wrong on them, too."""
     found = [f for check in CHECKS for f in check(pack)]
+    if keys is not None:
+        found += _on_keys(pack, keys)
     return sorted(found, key=lambda f: (f.line, f.code))
+
+
+def _on_keys(pack: Pack, keys: Catalog) -> Iterator[PackFinding]:
+    """Rules that match none of the keys, and what the plan would refuse."""
+    try:
+        plan = make_plan(keys, [pack], partial=True)
+    except RemapError as e:
+        yield PackFinding("plan-fails", "error", pack.file, 1, str(e))
+        return
+    fired = {r for o in plan.outputs for r in o.rule.split(" > ")} | {d.rule for d in plan.drops}
+    for rule in pack.own_rules:
+        if rule.id not in fired and rule.does != "keep" and rule.only != "inverse":
+            message = f"rule {rule.id}: it matches none of the given keys"
+            level: Level = "warning" if rule.optional else "error"
+            yield PackFinding("dead-rule", level, pack.file, rule.line, message)
+
+
+def _overlap(pack: Pack) -> Iterator[PackFinding]:
+    """No two rules of a stage match the very same template."""
+    seen: dict[tuple[int, str], Rule] = {}
+    for number, stage in enumerate(pack.stages):
+        for rule in stage.rules if isinstance(stage, RuleStage) else ():
+            for source in rule.sources:
+                other = seen.setdefault((number, source.text), rule)
+                yields = rule.id in other.replaces or other.id in rule.replaces
+                if other is rule or yields or rule.only != other.only or _exclude(rule, other):
+                    continue
+                message = f"it matches {source.text}, as rule {other.id} in line {other.line} does"
+                yield _at(pack, rule, "same-source", message)
 
 
 def _at(pack: Pack, rule: Rule, code: str, message: str) -> PackFinding:
@@ -118,4 +151,4 @@ def _exclude(one: Rule, other: Rule) -> bool:
     return any(not one.when[n] & other.when[n] for n in one.when.keys() & other.when.keys())
 
 
-CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _same_target, _layouts)
+CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _overlap, _same_target, _layouts)

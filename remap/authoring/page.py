@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from remap.packs.invert import no_inverse
 from remap.packs.pack import Example, Pack, Param, Rule, RuleStage, UnwrapStage
+from remap.packs.template import Capture, Template
 
 
 def page(pack: Pack) -> str:
@@ -32,6 +33,9 @@ def _lines(pack: Pack) -> Iterator[str]:
         else:
             given = "".join(f", {k}={v}" for k, v in stage.given.items())
             yield f"as `{stage.pack.name}` {stage.pack.version}{given}: {stage.pack.title}"
+    for name, table in _tables(pack).items():
+        yield from ["", f"## Table {name}", "", "| from | to |", "| --- | --- |"]
+        yield from (f"| `{a}` | `{b}` |" for a, b in table)
     if pack.params:
         yield from ["", "## Parameters", ""]
         yield "| name | | where its value comes from |"
@@ -57,6 +61,18 @@ def _table(stage: RuleStage) -> Iterator[str]:
         yield f"| {rule.id} | {sources} | {_target(rule)} | {_remark(rule)} |"
 
 
+def _tables(pack: Pack) -> dict[str, tuple[tuple[str, str], ...]]:
+    """The tables that the templates name, by name."""
+    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    for rule in pack.own_rules:
+        for template in (s for s in rule.sources if isinstance(s, Template)):
+            for e in template.elements:
+                if isinstance(e, Capture) and e.table and f"{{{e.name}:@" in template.text:
+                    name = template.text.partition(f"{{{e.name}:@")[2].partition("}")[0]
+                    found[name] = tuple(sorted(e.table))
+    return found
+
+
 def _code(text: str) -> str:
     """Code in a cell: a bar in it would end the cell."""
     return "`" + text.replace("|", "\\|") + "`"
@@ -67,7 +83,8 @@ def _target(rule: Rule) -> str:
         return "kept"
     if rule.does == "drop":
         return f"dropped: {rule.because}"
-    return "<br>".join(_code(t.text) for t in rule.targets)
+    text = "<br>".join(_code(t.text) for t in rule.targets)
+    return f"added: {text}" if rule.does == "add" else text
 
 
 def _remark(rule: Rule) -> str:

@@ -23,6 +23,7 @@ from remap.expr.nodes import (
     Concat,
     Constant,
     Expr,
+    Normal,
     Pad,
     Permute,
     Reshape,
@@ -178,6 +179,8 @@ def _compute(expr: Expr, box: Box) -> Tensor:
         return _agreed(expr, box)
     if isinstance(expr, (Affine, Sum)):
         return _arithmetic(expr, [_compute(p, box) for p in expr.children])
+    if isinstance(expr, Normal):
+        return _normal(expr, box)
     if isinstance(expr, Constant):
         return torch.full([b - a for a, b in box], expr.value, dtype=getattr(torch, expr.spec.dtype.name))
     out = torch.full(
@@ -189,6 +192,21 @@ def _compute(expr: Expr, box: Box) -> Tensor:
         length = need[expr.dim][1] - need[expr.dim][0]
         out.narrow(expr.dim, start, length).copy_(_compute(expr.of, need))
     return out
+
+
+def _normal(expr: Normal, box: Box) -> Tensor:
+    """Row by row of the first dimension: row r of the tensor comes from the seed plus r."""
+    import torch
+
+    shape = expr.spec.shape
+    generator = torch.Generator()
+    rows = []
+    for row in range(*box[0]) if shape else (0,):
+        generator.manual_seed((expr.seed + row) % 2**63)
+        values = torch.randn(shape[1:], generator=generator) * expr.std
+        rows.append(values[tuple(slice(a, b) for a, b in box[1:])])
+    out = torch.stack(rows) if shape else rows[0]
+    return out.to(getattr(torch, expr.spec.dtype.name))
 
 
 def _arithmetic(expr: Affine | Sum, parts: list[Tensor]) -> Tensor:

@@ -11,6 +11,7 @@ Same      one tensor in several copies, which must agree
 Affine    every element times a number, plus a number
 Sum       parts added element by element
 Constant  a new tensor of one value
+Normal    a new tensor of random values, the same for the same seed
 """
 
 from __future__ import annotations
@@ -253,7 +254,21 @@ class Constant:
         return ()
 
 
-Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad, Same, Affine, Sum, Constant]
+@dataclass(frozen=True)
+class Normal:
+    """A tensor that no source has: normally distributed around 0. Each row has a generator of its own, so
+    the values don't depend on how it is cut into blocks."""
+
+    spec: TensorSpec
+    std: float
+    seed: int
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
+
+Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad, Same, Affine, Sum, Constant, Normal]
 
 
 def _set(node: Expr, dtype: DType, shape: tuple[int, ...]) -> None:

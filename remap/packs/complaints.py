@@ -145,6 +145,8 @@ def _silent(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolve
     lines: list[str] = []
     for rule in rules:
         fired = outcome.fired[rule.id]
+        if rule.does == "add":
+            continue
         if not fired and not rule.optional:
             texts = " or ".join(s.text for s in rule.sources)
             lines.append(f"{pack.place(rule)} matched no key: {texts}{_near_key(texts, outcome.keys)}")

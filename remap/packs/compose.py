@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from remap.expr import Expr
+from remap.packs.added import added
 from remap.packs.complaints import collisions, complain
 from remap.packs.gather import Made, gather
 from remap.packs.invert import rules_for
@@ -116,6 +117,7 @@ class Run:
         blamed = self.pack if converted else pack
         complain(blamed, rules, outcome, values, partial=self.partial, converted=converted)
         made = gather(pack, outcome, table.exprs, values.numbers) if outcome.claimed else []
+        made += added(pack, rules, values, table.exprs)
         after = _after(outcome, made)
         if len(set(after.keys.keys)) != len(after.keys):
             raise collisions(pack, _collided(after))
@@ -182,6 +184,9 @@ def _after(outcome: Outcome, several: list[Made]) -> After:
         for m in made.get(place, ()) if made else ():
             keys.append(m.key)
             origins.append(m)
+    for m in made.get(len(outcome.outputs), ()):
+        keys.append(m.key)
+        origins.append(m)
     return After(outcome, KeySet(keys, _moved(outcome, origins)), origins)
 
 
@@ -202,5 +207,6 @@ def _collided(after: After) -> dict[str, list[tuple[str, Rule]]]:
         place = origin if isinstance(origin, int) else origin.place
         rule = rules[place] if isinstance(origin, int) else origin.rule
         assert rule is not None
-        made.setdefault(key, []).append((before[place], rule))
+        source = before[place] if place < len(before) else "nothing"
+        made.setdefault(key, []).append((source, rule))
     return {key: several for key, several in made.items() if len(several) > 1}

@@ -34,6 +34,9 @@ def inverted(rule: Rule) -> Rule:
     """The rule that undoes ``rule``; one that refuses, with the reason, where there is none."""
     if rule.does == "keep":
         return rule
+    if rule.does == "add":
+        because = "added on the way there; the source has no such tensor"
+        return replace(rule, does="drop", sources=rule.targets, targets=(), because=because, optional=True)
     reason = no_inverse(rule)
     if reason is not None:
         sources = tuple(_loosened(t).flipped() for t in rule.targets)

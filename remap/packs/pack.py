@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Union
 
+from remap.dtypes import DType
 from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
 from remap.ops.base import Op
@@ -19,7 +20,7 @@ LIST: Axis = ""
 When = Mapping[str, frozenset[str]]
 """Parameter -> the values, as they are spelled, for which something holds."""
 
-Does = Literal["rename", "keep", "drop", "refuse"]
+Does = Literal["rename", "keep", "drop", "add", "refuse"]
 Direction = Literal["forward", "inverse"]
 
 
@@ -35,12 +36,28 @@ Source = Union[Template, Pattern]
 
 
 @dataclass(frozen=True)
+class New:
+    """Tensors that no source has: one for each of ``each``'s numbers.
+
+    dtype  None: the type that most tensors have
+    std    random values with this deviation, by ``seed``; None: all are ``value``
+    """
+
+    each: Mapping[str, Arithmetic]
+    shape: tuple[Arithmetic, ...]
+    dtype: DType | None
+    value: float
+    std: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Rule:
     """One statement of a stage.
 
     id        its name in messages, examples and ``replaces``
     line      where it stands in the pack's file
-    does      rename (with ``ops``: transform), keep, drop; refuse is the inverse of what has none
+    does      rename (with ``ops``: transform), keep, drop, add; refuse is the inverse of what has none
     sources   what it owns; several are parts of one output, or (drop, keep) alternatives
     targets   what it writes; empty for keep and drop
     ops       what is done to the tensors on the way, in order
@@ -52,6 +69,7 @@ class Rule:
     lossy     the author says ``inverse: none``
     only      the one direction in which it exists; its keys are those of that direction's input
     when      parameter -> the values with which it exists
+    new       what it adds
     """
 
     id: str
@@ -68,6 +86,7 @@ class Rule:
     lossy: bool = False
     only: Direction | None = None
     when: When = field(default_factory=dict)
+    new: New | None = None
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -88,6 +107,9 @@ class Rule:
         """Names in its templates, counts and ops that may be parameters."""
         found = frozenset[str]().union(*(t.names for t in self.templates), *(o.symbols for o in self.ops))
         found |= self.when.keys()
+        if self.new is not None:
+            trees = (*self.new.each.values(), *self.new.shape)
+            found |= frozenset[str]().union(*map(arithmetic.names, trees))
         return found if self.expect is None else found | arithmetic.names(self.expect)
 
 

@@ -8,6 +8,7 @@ from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.ops.base import Op
 from remap.ops.registry import read_op
+from remap.packs.added import read_added
 from remap.packs.gather import check_axes
 from remap.packs.matching import trouble
 from remap.packs.pack import Param, Rule, Source, When
@@ -20,16 +21,20 @@ def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tabl
     """Check one rule. Raises PackError without a place."""
     kinds = [
         n
-        for n in ("from", "regex", "keep", "drop")
+        for n in ("from", "regex", "keep", "drop", "add")
         if getattr(raw, "from_" if n == "from" else n) is not None
     ]
     if len(kinds) != 1:
         found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
-        raise PackError(f"a rule has exactly one of from, regex, keep, drop; {found}")
+        raise PackError(f"a rule has exactly one of from, regex, keep, drop, add; {found}")
     if kinds == ["regex"]:
         return _pattern_rule(raw, line, params, tables)
+    if kinds != ["add"] and (raw.each or raw.shape is not None or raw.dtype or raw.fill != "zeros"):
+        raise PackError("each, shape, dtype and fill belong to add")
     if kinds == ["from"]:
         return _rename(raw, line, params, tables)
+    if kinds == ["add"]:
+        return read_added(raw, line, params, tables, _common(raw, params))
     return _keep_or_drop(raw, line, params, tables)
 
 

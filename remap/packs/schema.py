@@ -27,14 +27,26 @@ class RawInverse(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     from_: str | None = msgspec.field(default=None, name="from")
 
 
+class RawNormal(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Random values of a new tensor."""
+
+    std: float
+    seed: int = 0
+
+
 class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One rule. Exactly one of from, regex, keep, drop."""
+    """One rule. Exactly one of from, regex, keep, drop, add."""
 
     id: str | None = None
     from_: Parts | None = msgspec.field(default=None, name="from")
     regex: str | None = None
     keep: Texts | None = None
     drop: Texts | None = None
+    add: str | None = None
+    each: dict[str, Whole] = {}
+    shape: list[Whole] | None = None
+    dtype: str | None = None
+    fill: Union[float, Literal["zeros", "ones"], RawNormal] = "zeros"
     to: Parts | None = None
     do: Union[str, dict[str, object], list[Union[str, dict[str, object]]], None] = None
     because: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from packs.language import pack, renamed, rules
+from packs.language import catalog, pack, renamed, rules
 
 from remap.authoring.catalogue import listing
 from remap.authoring.examples import run_examples
@@ -114,3 +114,31 @@ def test_findings_of_examples(example: str, code: str) -> None:
         examples: [{example}]
     """)
     assert code in [f.code for f in run_examples(made)]
+
+
+def test_lint_on_keys_finds_dead_rules() -> None:
+    made = rules("""
+        - {id: used, from: "a.{x}", to: "b.{x}"}
+        - {id: dead, from: "c.{x}", to: "d.{x}"}
+        - {id: rare, from: "e.{x}", to: "f.{x}", optional: true}
+    """)
+    found = [(f.code, f.level, f.line) for f in lint(made, catalog(["a.w"])) if f.code == "dead-rule"]
+    assert found == [("dead-rule", "error", 8), ("dead-rule", "warning", 9)]
+
+
+def test_lint_on_keys_says_why_there_is_no_plan() -> None:
+    made = rules('- {id: r, from: "a.{x}", to: "b.{x}"}')
+    (found,) = [f for f in lint(made, catalog(["z.w"])) if f.code == "plan-fails"]
+    assert "no rule owns" in found.message
+
+
+def test_lint_finds_two_rules_for_one_template() -> None:
+    made = rules("""
+        - {id: one, from: "a.{x}", to: "b.{x}"}
+        - {id: two, from: "a.{x}", to: "c.{x}"}
+    """)
+    assert ("same-source", 8) in [(f.code, f.line) for f in lint(made)]
+
+
+def test_a_page_shows_its_tables() -> None:
+    assert "| `mlp.gate_proj` | `feed_forward.w1` |" in page(load("llama/hf-to-meta"))

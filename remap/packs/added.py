@@ -1,0 +1,114 @@
+"""Tensors that no source has: the rule as written -> checked, and checked -> made.
+
+    - id: no-bias
+      add: "layers.{i:int}.attention.bias"
+      each: {i: layers}
+      shape: [hidden]
+      fill: zeros                # ones, a number, or {std: 0.02, seed: 1}
+
+The way back drops them: what was added says nothing about the source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from remap.dtypes import DType, dtype
+from remap.errors import PackError, PlanError, UsageError
+from remap.expr import Constant, Expr, Normal
+from remap.ops import arithmetic
+from remap.ops.arithmetic import Arithmetic
+from remap.packs.gather import Made
+from remap.packs.pack import New, Pack, Param, Rule
+from remap.packs.params import Resolved
+from remap.packs.rendering import write_one
+from remap.packs.schema import RawNormal, RawRule
+from remap.packs.template import Capture, Tables, Template, parse_template
+from remap.types import TensorSpec
+
+
+def read_added(
+    raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables, common: Mapping[str, Any]
+) -> Rule:
+    """Check a rule that adds. Raises PackError without a place."""
+    if raw.id is None:
+        raise PackError("a rule needs an id")
+    if raw.to is not None or raw.do is not None or raw.inverse is not None:
+        raise PackError("an add has no to, do or inverse")
+    if raw.shape is None:
+        raise PackError("add needs shape: a list of sizes")
+    template = parse_template(raw.add or "", params, tables)
+    counted = {n for n, c in template.captures.items() if c.kind == "int"}
+    if counted != raw.each.keys():
+        raise PackError(f"{raw.add!r}: each: must count {', '.join(sorted(counted)) or 'nothing'}")
+    if template.anonymous or any(c.kind not in ("int", "names") for c in template.captures.values()):
+        raise PackError(f"{raw.add!r}: add lists its keys", remedy="use {i:int} and {p:one|two} only")
+    each = {name: arithmetic.parse(str(count)) for name, count in raw.each.items()}
+    shape = tuple(arithmetic.parse(str(s)) for s in raw.shape)
+    for name in sorted(
+        frozenset[str]().union(*map(arithmetic.names, (*each.values(), *shape))) - params.keys()
+    ):
+        raise PackError(f"no parameter is called {name!r}")
+    return Rule(raw.id, line, "add", (), (template,), new=_new(raw, each, shape), **common)
+
+
+def _new(raw: RawRule, each: Mapping[str, Arithmetic], shape: tuple[Arithmetic, ...]) -> New:
+    try:
+        kind = None if raw.dtype is None else dtype(raw.dtype)
+    except UsageError as e:
+        raise PackError(f"dtype: {e.what}", remedy=e.remedy) from None
+    if isinstance(raw.fill, RawNormal):
+        return New(each, shape, kind, 0.0, raw.fill.std, raw.fill.seed)
+    value = {"zeros": 0.0, "ones": 1.0}.get(raw.fill) if isinstance(raw.fill, str) else raw.fill
+    return New(each, shape, kind, float(value or 0.0))
+
+
+def added(pack: Pack, rules: Iterable[Rule], values: Resolved, exprs: Sequence[Expr]) -> list[Made]:
+    """What the rules add after the keys that there are. Raises PlanError for a size without a value."""
+    made: list[Made] = []
+    for rule in rules:
+        if rule.new is not None and rule.does == "add":
+            kind = rule.new.dtype or _usual(exprs)
+            shape = tuple(_size(pack, rule, s, values) for s in rule.new.shape)
+            for key in _keys(pack, rule, rule.targets[0].bind(values.values), values):
+                made.append(Made(len(exprs), key, _tensor(rule.new, TensorSpec(kind, shape), key), rule))
+    return made
+
+
+def _tensor(new: New, spec: TensorSpec, key: str) -> Expr:
+    if new.std is None:
+        return Constant(spec, new.value)
+    import xxhash
+
+    return Normal(spec, new.std, xxhash.xxh64_intdigest(f"{new.seed}:{key}".encode()))
+
+
+def _usual(exprs: Sequence[Expr]) -> DType:
+    """The floating-point type that most tensors have."""
+    counts = Counter(e.spec.dtype for e in exprs if e.spec.dtype.is_float)
+    return counts.most_common(1)[0][0] if counts else dtype("float32")
+
+
+def _keys(pack: Pack, rule: Rule, template: Template, values: Resolved) -> Iterator[str]:
+    assert rule.new is not None
+    choices = {n: [str(k) for k in range(_size(pack, rule, c, values))] for n, c in rule.new.each.items()}
+    for e in template.elements:
+        if isinstance(e, Capture) and e.table and e.name is not None:
+            choices[e.name] = [left for left, _ in e.table]
+    for several in product(*choices.values()):
+        yield write_one(template, dict(zip(choices, several, strict=True)))
+
+
+def _size(pack: Pack, rule: Rule, tree: Arithmetic, values: Resolved) -> int:
+    missing = sorted(arithmetic.names(tree) - values.numbers.keys())
+    if missing:
+        raise PlanError(
+            "a parameter without a value",
+            where=pack.place(rule),
+            problems=[f"{n}: {values.missing.get(n, 'it is no number')}" for n in missing],
+            remedy="give it: " + " ".join(f"-p {n}=..." for n in missing),
+        )
+    return arithmetic.evaluate(tree, values.numbers)

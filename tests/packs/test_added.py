@@ -1,0 +1,70 @@
+"""Rules that add tensors: zeros, ones, numbers and random values, counted by a parameter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from packs.language import catalog, rules
+
+from remap.errors import PackError, PlanError
+from remap.expr import blocks
+from remap.plan import make_plan
+
+SIZES = "layers: {or_count: 'h.{i:int}.w'}\nhidden: {or_shape: {key: 'h.{i:int}.w'}}"
+KEPT = '- {keep: "h.{i:int}.w"}\n'
+ADD = '- {id: bias, add: "h.{i:int}.{p:a|b}", each: {i: layers}, shape: [hidden, 2], fill: FILL}'
+
+
+def test_one_for_each_layer_and_name() -> None:
+    the = rules(KEPT + ADD.replace("FILL", "ones"), SIZES)
+    plan = make_plan(catalog({"h.0.w": "bf16[3]", "h.1.w": "bf16[3]"}), [the])
+    new = plan.outputs[2:]
+    assert [o.key for o in new] == ["h.0.a", "h.0.b", "h.1.a", "h.1.b"]
+    assert {(str(o.expr.spec), o.op, o.rule, o.sources) for o in new} == {("bf16[3,2]", "add", "bias", ())}
+    assert torch.equal(blocks.evaluate(new[0].expr), torch.ones(3, 2, dtype=torch.bfloat16))
+
+
+def test_the_way_back_drops_them() -> None:
+    the = rules(KEPT + ADD.replace("FILL", "0.5"), SIZES)
+    keys = {"h.0.w": "f16[3]", "h.0.a": "f16[3,2]", "h.0.b": "f16[3,2]"}
+    back = make_plan(catalog(keys), [the], inverse=True)
+    assert [o.key for o in back.outputs] == ["h.0.w"]
+    assert [(d.key, d.rule) for d in back.drops] == [("h.0.a", "bias"), ("h.0.b", "bias")]
+
+
+def test_what_is_there_is_not_added() -> None:
+    the = rules(KEPT + '- {id: bias, add: "h.0.w", shape: [1]}')
+    with pytest.raises(PlanError, match="more than one key would get"):
+        make_plan(catalog(["h.0.w"]), [the])
+
+
+def test_random_values_depend_on_seed_and_key_alone() -> None:
+    def values(seed: int, budget: int) -> list[bytes]:
+        the = rules(KEPT + ADD.replace("FILL", f"{{std: 0.02, seed: {seed}}}"), SIZES)
+        plan = make_plan(catalog({"h.0.w": "f32[400]"}), [the])
+        return [b"".join(map(bytes, blocks.blocks(o.expr, budget))) for o in plan.outputs[1:]]
+
+    assert values(1, 64) == values(1, 1 << 20)
+    assert values(1, 64) != values(2, 64)
+    a, b = values(1, 1 << 20)
+    assert a != b
+    found = torch.frombuffer(bytearray(a), dtype=torch.float32)
+    assert 0.017 < found.std() < 0.023  # 800 values of deviation 0.02
+    assert abs(found.mean()) < 0.003
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ('{id: r, add: "a.{i:int}", shape: [1]}', "each: must count i"),
+        ('{id: r, add: "a"}', "needs shape"),
+        ('{id: r, add: "a.{x}", shape: [1]}', "lists its keys"),
+        ('{id: r, add: "a", shape: [hiden]}', "no parameter is called 'hiden'"),
+        ('{id: r, add: "a", shape: [1], dtype: f12}', "no element type"),
+        ('{id: r, add: "a", shape: [1], to: "b"}', "no to, do or inverse"),
+        ('{id: r, keep: "a", shape: [1]}', "belong to add"),
+    ],
+)
+def test_a_broken_addition(rule: str, message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        rules(f"- {rule}", SIZES)
