@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from remap.authoring.findings import PackFinding
+from remap.authoring.values import spec_of, wrong_values
 from remap.errors import AlreadyConverted, PlanError, RemapError
 from remap.packs.pack import Example, Pack
 from remap.plan import Plan, make_plan
@@ -34,7 +35,7 @@ def catalog(given: Mapping[str, TensorSpec], config: Mapping[str, object]) -> Ca
 
 def plan_example(pack: Pack, example: Example) -> Plan:
     """The plan of one example. Raises RemapError."""
-    given = {key: TensorSpec.parse(text) for key, text in example.given.items()}
+    given = {key: spec_of(text) for key, text in example.given.items()}
     return make_plan(
         catalog(given, example.config), [pack], inverse=example.inverse, params=example.params, partial=True
     )
@@ -58,13 +59,18 @@ def _run(pack: Pack, example: Example) -> Iterator[PackFinding]:
         return
     for message in _differences(example, plan):
         yield finding("example-differs", message)
+    try:
+        for message in wrong_values(pack, example):
+            yield finding("example-values", message)
+    except RemapError as e:
+        yield finding("example-fails", f"its values can't be computed: {e}")
     for message in _back(pack, example, plan):
         yield finding("example-does-not-return", message)
 
 
 def _differences(example: Example, plan: Plan) -> Iterator[str]:
     found = {o.key: o.expr.spec for o in plan.outputs}
-    wanted = {key: TensorSpec.parse(text) for key, text in example.expect.items()}
+    wanted = {key: spec_of(text) for key, text in example.expect.items()}
     for key in wanted.keys() - found.keys():
         yield f"expected {key}, which is not there"
     for key in found.keys() - wanted.keys():
@@ -96,7 +102,7 @@ def _back(pack: Pack, example: Example, plan: Plan) -> Iterator[str]:
         yield f"the way back fails: {e}"
         return
     dropped = {d.key for d in plan.drops}
-    wanted = {k: TensorSpec.parse(t) for k, t in example.given.items() if k not in dropped}
+    wanted = {k: spec_of(t) for k, t in example.given.items() if k not in dropped}
     found = {o.key: o.expr.spec for o in back.outputs}
     # What was dropped may come back: a tied tensor does.
     for key in sorted(wanted.keys() | (found.keys() - dropped)):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from remap.authoring.examples import plan_example
 from remap.authoring.findings import Level, PackFinding
+from remap.authoring.values import has_values
 from remap.errors import PackError, RemapError
 from remap.ops import arithmetic
 from remap.packs import load_layout
@@ -17,6 +18,21 @@ from remap.packs.invert import no_inverse
 from remap.packs.pack import Pack, Rule, RuleStage, UseStage
 from remap.plan import make_plan
 from remap.types import Catalog
+
+REORDER = frozenset(
+    (
+        "concat",
+        "deinterleave",
+        "fuse_qkv",
+        "interleave",
+        "permute",
+        "rotary",
+        "split",
+        "split_qkv",
+        "transpose",
+    )
+)
+"""Ops that put elements in another order, or could in a wrong one."""
 
 Check = Callable[[Pack], Iterator[PackFinding]]
 
@@ -87,6 +103,21 @@ def _examples(pack: Pack) -> Iterator[PackFinding]:
             yield _at(pack, rule, "rule-without-example", "no example shows it")
 
 
+def _values(pack: Pack) -> Iterator[PackFinding]:
+    """What reorders has an example with values: a wrong order has the right shape, and comes back, too."""
+    shown: set[str] = set()
+    for example in pack.examples:
+        if example.fails is None and has_values(example.given) and has_values(example.expect):
+            try:
+                shown |= {r for o in plan_example(pack, example).outputs for r in o.rule.split(" > ")}
+            except RemapError:
+                continue
+    for rule in pack.own_rules:
+        reorders = [o.name for o in rule.ops if o.name in REORDER]
+        if reorders and rule.id not in shown:
+            yield _at(pack, rule, "reorder-without-values", f"{reorders[0]} needs an example with values")
+
+
 def _inverse(pack: Pack) -> Iterator[PackFinding]:
     """What has no inverse says so, with a reason."""
     for rule in pack.own_rules:
@@ -151,4 +182,13 @@ def _exclude(one: Rule, other: Rule) -> bool:
     return any(not one.when[n] & other.when[n] for n in one.when.keys() & other.when.keys())
 
 
-CHECKS: tuple[Check, ...] = (_evidence, _examples, _inverse, _unused_params, _overlap, _same_target, _layouts)
+CHECKS: tuple[Check, ...] = (
+    _evidence,
+    _examples,
+    _values,
+    _inverse,
+    _unused_params,
+    _overlap,
+    _same_target,
+    _layouts,
+)

@@ -142,3 +142,29 @@ def test_lint_finds_two_rules_for_one_template() -> None:
 
 def test_a_page_shows_its_tables() -> None:
     assert "| `mlp.gate_proj` | `feed_forward.w1` |" in page(load("llama/hf-to-meta"))
+
+
+TURN = """
+    stages: [{rules: [{id: r, from: "a", to: "b", do: transpose}]}]
+    examples: [{given: {a: "f32[2,2] = 1 2 3 4"}, expect: {b: "f32[2,2] = VALUES"}}]
+"""
+
+
+def test_values_in_examples_are_compared() -> None:
+    assert run_examples(pack(TURN.replace("VALUES", "1 3 2 4"))) == []
+    (found,) = run_examples(pack(TURN.replace("VALUES", "1 2 3 4")))
+    assert found.code == "example-values"
+    assert found.message == "b has the values 1 3 2 4; expected 1 2 3 4"
+
+
+@pytest.mark.parametrize("values", ["1 2", "1 2 3 x"])
+def test_values_that_are_none(values: str) -> None:
+    assert [f.code for f in run_examples(pack(TURN.replace("VALUES", values)))] == ["example-fails"]
+
+
+def test_what_reorders_needs_values() -> None:
+    made = pack("""
+        stages: [{rules: [{id: r, from: "a", to: "b", do: transpose}]}]
+        examples: [{given: {a: "f32[2,3]"}, expect: {b: "f32[3,2]"}}]
+    """)
+    assert "reorder-without-values" in [f.code for f in lint(made)]

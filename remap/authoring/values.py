@@ -1,0 +1,85 @@
+"""Values in examples: ``"f32[4,1] = 0 1 2 3"``, row by row. What reorders needs them, since a wrong
+permutation has the right shape and comes back as well.
+
+The given values are laid into a file of their own, the plan's expressions are computed from it as from
+any checkpoint, and what comes out is compared number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from remap.errors import UsageError
+from remap.packs.pack import Example, Pack
+from remap.plan import Plan, make_plan
+from remap.stream.read import read_expr
+from remap.types import Catalog, Entry, Location, TensorSpec
+
+MEMORY = 1 << 24
+CODES = {"float32": "f4", "float64": "f8", "float16": "f2", "int64": "i8", "int32": "i4", "uint8": "u1"}
+"""Element types that an example may give values of, as numpy calls them."""
+
+
+def spec_of(text: str) -> TensorSpec:
+    """The spec of an example's tensor, with or without values."""
+    return TensorSpec.parse(text.partition("=")[0])
+
+
+def has_values(given: Mapping[str, str]) -> bool:
+    """Has any of the tensors values?"""
+    return any("=" in text for text in given.values())
+
+
+def wrong_values(pack: Pack, example: Example) -> Iterator[str]:
+    """What an example's values show to be wrong, one line a tensor."""
+    if not has_values(example.expect):
+        return
+    with TemporaryDirectory() as folder:
+        plan = _plan(pack, example, Path(folder))
+        made = {o.key: o.expr for o in plan.outputs}
+        for key, text in example.expect.items():
+            if "=" in text and key in made:
+                found = b"".join(map(bytes, read_expr(made[key], MEMORY)))
+                if found != _encoded(text):
+                    yield f"{key} has the values {_decoded(found, text)}; expected{text.partition('=')[2]}"
+
+
+def _plan(pack: Pack, example: Example, folder: Path) -> Plan:
+    entries: dict[str, Entry] = {}
+    for n, (key, text) in enumerate(example.given.items()):
+        location = None
+        if "=" in text:
+            location = Location(folder / f"{n}.bin", 0)
+            location.file.write_bytes(_encoded(text))
+        entries[key] = Entry(key, spec_of(text), location)
+    catalog = Catalog("keylist", folder, (), entries, config=example.config)
+    return make_plan(catalog, [pack], inverse=example.inverse, params=example.params, partial=True)
+
+
+def _code(spec: TensorSpec) -> str:
+    if spec.dtype.name not in CODES:
+        raise UsageError(
+            f"an example can't give values of type {spec.dtype.name}", remedy=f"use {', '.join(CODES)}"
+        )
+    return f"<{CODES[spec.dtype.name]}"
+
+
+def _encoded(text: str) -> bytes:
+    """The bytes of an example's values. Raises UsageError where they are not as many as the spec says."""
+    import numpy
+
+    spec, values = spec_of(text), text.partition("=")[2].split()
+    if len(values) != spec.numel:
+        raise UsageError(f"{text!r}: {len(values)} values for {spec.numel} elements")
+    try:
+        return numpy.array([float(v) for v in values]).astype(_code(spec)).tobytes()
+    except ValueError:
+        raise UsageError(f"{text!r}: a value is no number") from None
+
+
+def _decoded(found: bytes, text: str) -> str:
+    import numpy
+
+    return " ".join(f"{v:g}" for v in numpy.frombuffer(found, dtype=_code(spec_of(text))))
