@@ -26,8 +26,8 @@ def from_layout(
 ) -> Target:
     """The model that the layout describes.
 
-    params  its parameters; what is not given is read from ``config``, then counted in the ``offered`` entries,
-            so that a source that was cut is not found out: give the number of layers
+    params  its parameters; what is not given is read from ``config``, then counted in the ``offered``
+            entries, where a source that was cut is not found out: give the number of layers
     Raises UsageError for a parameter that the layout does not have, PackError for a size without a value.
     """
     given = {e.key: e.spec for e in offered}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Union
 import msgspec
 
 from remap.audits import registry
-from remap.audits.finding import Level
+from remap.audits.finding import LEVELS
 from remap.audits.policy import STRICT, Count, Custom, Pattern, Policy, Waiver
 from remap.errors import PackError, UsageError
 from remap.packs.schema import suggestion
@@ -64,7 +64,7 @@ class RawPolicy(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: str = ""
     title: str = ""
     extends: str = "strict"
-    levels: dict[str, Level] = {}
+    levels: dict[str, str] = {}
     expect: dict[str, Union[int, str]] = {}
     coverage: RawCoverage = RawCoverage()
     categories: dict[str, Union[str, list[str]]] = {}
@@ -155,12 +155,18 @@ class _Reader:
         customs = (*self.under.categories, *self._customs(raw))
         known = registry.names() | {f"{side}-{c.name}" for c in customs for side in ("missing", "unexpected")}
         levels = dict(self.under.levels)
-        for name, level in raw.levels.items():
+        for name, text in raw.levels.items():
+            level = next((known_level for known_level in LEVELS if known_level == text), None)
+            if level is None:
+                self.problems.append(
+                    f"{self._at('levels', name)}: {text!r} is no level; use allow, warn or fail"
+                )
+                continue
             for full in self._category(name, known, "levels"):
                 levels[full] = level
         expect = dict(self.under.expect)
-        for name, text in raw.expect.items():
-            count = self._count(text, self._at("expect", name))
+        for name, number in raw.expect.items():
+            count = self._count(number, self._at("expect", name))
             expect |= {full: count for full in self._category(name, known, "expect") if count}
         for share, name in ((raw.coverage.keys, "keys"), (raw.coverage.elements, "elements")):
             if not 0 <= share <= 1:
