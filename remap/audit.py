@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from remap.audits import registry
 from remap.audits.baseline import Baseline
+from remap.audits.categories.custom import customs
 from remap.audits.comparison import Comparison, Values, compare
-from remap.audits.custom import customs
 from remap.audits.finding import Finding
 from remap.audits.judge import judge
 from remap.audits.policy import STRICT, Policy

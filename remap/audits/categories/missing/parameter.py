@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remap.audits.category import Category
+from remap.audits.clues.nearest import Nearest
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
 from remap.audits.names.ties import embedding_of
-from remap.audits.nearest import Nearest
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remap.audits.category import Category
+from remap.audits.clues.diagnosis import diagnose
 from remap.audits.comparison import Comparison
-from remap.audits.diagnosis import diagnose
 from remap.audits.finding import Finding
 
 

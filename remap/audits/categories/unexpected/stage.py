@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remap.audits.category import Category
+from remap.audits.clues.stages import whole_layers
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.stages import whole_layers
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
