@@ -32,7 +32,8 @@ def _check(ok: bool, what: str) -> None:
 
 
 def _dim(dim: int, shape: tuple[int, ...], what: str) -> None:
-    _check(0 <= dim < len(shape), f"{what} along dimension {dim} of a tensor of shape {list(shape)}")
+    if not 0 <= dim < len(shape):
+        raise UsageError(f"{what} along dimension {dim} of a tensor of shape {list(shape)}")
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,9 @@ class Slice:
     def __post_init__(self) -> None:
         shape = self.of.spec.shape
         _dim(self.dim, shape, "slice")
-        _check(
-            0 <= self.start <= self.stop <= shape[self.dim],
-            f"slice [{self.start}:{self.stop}] of dimension {self.dim}, which has {shape[self.dim]} elements",
-        )
+        if not 0 <= self.start <= self.stop <= shape[self.dim]:
+            what = f"slice [{self.start}:{self.stop}] of dimension {self.dim}"
+            raise UsageError(f"{what}, which has {shape[self.dim]} elements")
         size = self.stop - self.start
         _set(self, self.of.spec.dtype, (*shape[: self.dim], size, *shape[self.dim + 1 :]))
 
@@ -89,12 +89,14 @@ class Concat:
         _dim(self.dim, first.shape, "concat")
         d = self.dim
         for p in self.parts:
-            _check(p.spec.dtype == first.dtype, f"concat of {first.dtype.name} and {p.spec.dtype.name}")
-            same = p.spec.shape[:d] == first.shape[:d] and p.spec.shape[d + 1 :] == first.shape[d + 1 :]
-            _check(
-                len(p.spec.shape) == len(first.shape) and same,
-                f"concat along dimension {d} of shapes {list(first.shape)} and {list(p.spec.shape)}",
-            )
+            shape = p.spec.shape
+            if p.spec.dtype != first.dtype:
+                raise UsageError(f"concat of {first.dtype.name} and {p.spec.dtype.name}")
+            same = shape[:d] == first.shape[:d] and shape[d + 1 :] == first.shape[d + 1 :]
+            if len(shape) != len(first.shape) or not same:
+                raise UsageError(
+                    f"concat along dimension {d} of shapes {list(first.shape)} and {list(shape)}"
+                )
         size = sum(p.spec.shape[d] for p in self.parts)
         _set(self, first.dtype, (*first.shape[:d], size, *first.shape[d + 1 :]))
 
@@ -112,10 +114,9 @@ class Reshape:
     spec: TensorSpec = field(init=False)
 
     def __post_init__(self) -> None:
-        _check(
-            prod(self.shape) == self.of.spec.numel,
-            f"reshape of {list(self.of.spec.shape)} ({self.of.spec.numel} elements) to {list(self.shape)}",
-        )
+        spec = self.of.spec
+        if prod(self.shape) != spec.numel:
+            raise UsageError(f"reshape of {list(spec.shape)} ({spec.numel} elements) to {list(self.shape)}")
         _set(self, self.of.spec.dtype, tuple(self.shape))
 
     @property

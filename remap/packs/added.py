@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 from remap.dtypes import DType, dtype
@@ -28,6 +29,9 @@ from remap.packs.rendering import write_one
 from remap.packs.schema import RawNormal, RawRule
 from remap.packs.template import Capture, Tables, Template, parse_template
 from remap.types import TensorSpec
+
+MOST = 1_000_000
+"""How many tensors one rule may add: more is a count that went wrong."""
 
 
 def read_added(
@@ -94,10 +98,15 @@ def _usual(exprs: Sequence[Expr]) -> DType:
 
 def _keys(pack: Pack, rule: Rule, template: Template, values: Resolved) -> Iterator[str]:
     assert rule.new is not None
-    choices = {n: [str(k) for k in range(_size(pack, rule, c, values))] for n, c in rule.new.each.items()}
+    counts = {n: min(_size(pack, rule, c, values), MOST + 1) for n, c in rule.new.each.items()}
+    choices = {n: [str(k) for k in range(count)] for n, count in counts.items()}
     for e in template.elements:
         if isinstance(e, Capture) and e.table and e.name is not None:
             choices[e.name] = [left for left, _ in e.table]
+    if prod(map(len, choices.values())) > MOST:
+        raise PlanError(
+            f"more than {MOST} new tensors", where=pack.place(rule), remedy="is a parameter too large?"
+        )
     for several in product(*choices.values()):
         yield write_one(template, dict(zip(choices, several, strict=True)))
 

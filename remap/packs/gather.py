@@ -7,18 +7,23 @@ from 0 and complete. The ops are applied in order; the axes that remain are the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from remap.errors import PackError, PlanError, RemapError, UsageError
 from remap.expr import Expr
 from remap.ops.base import Op, Scope
+from remap.packs.keyset import Rows
+from remap.packs.matching import Hit
 from remap.packs.owners import Bound
 from remap.packs.pack import LIST, Axis, Pack, Rule
-from remap.packs.rendering import write_one
+from remap.packs.rendering import write
 from remap.packs.stage import Claimed, Outcome
 from remap.packs.template import Template
 
+SHOWN = 10
+"""How many missing members of an axis are named."""
 Cell = tuple[int, ...]
 Grid = dict[Cell, Expr]
 
@@ -121,11 +126,20 @@ def _build(instance: _Instance, exprs: Sequence[Expr], sizes: Mapping[str, int],
     first = min(c.place for c in instance.cells.values())
     order = [now.index(a) for a in wanted]
     outputs = {tuple(cell[n] for n in order): expr for cell, expr in grid.items()}
-    for cell, expr in outputs.items():
-        index = dict(zip(wanted, cell, strict=True))
-        captures = {**instance.shared, **{a: str(n) for a, n in index.items() if a != LIST}}
-        key = write_one(instance.bound.targets[index.get(LIST, 0)], captures)
-        done.append(Made(first, key, expr, rule))
+    for cell, key in _keys(instance, wanted, list(outputs)):
+        done.append(Made(first, key, outputs[cell], rule))
+
+
+def _keys(instance: _Instance, wanted: Sequence[Axis], cells: Sequence[Cell]) -> Iterator[tuple[Cell, str]]:
+    """The targets' keys, those of one template at once."""
+    captured = [n for n, a in enumerate(wanted) if a != LIST]
+    slots = {wanted[n]: (slot,) for slot, n in enumerate(captured)}
+    hit = Hit((), {**{n: (text,) for n, text in instance.shared.items()}, **slots}, {})
+    at = wanted.index(LIST) if LIST in wanted else None
+    for part, target in enumerate(instance.bound.targets):
+        mine = [c for c in cells if at is None or c[at] == part]
+        columns = tuple([str(c[n]) for c in mine] for n in captured)
+        yield from zip(mine, write(target, hit, Rows(range(len(mine)), columns)).keys, strict=True)
 
 
 def _complete(instance: _Instance, now: Sequence[Axis]) -> None:
@@ -133,12 +147,12 @@ def _complete(instance: _Instance, now: Sequence[Axis]) -> None:
     for n, axis in enumerate(now):
         seen = {cell[n] for cell in instance.cells}
         count = len(instance.bound.rule.sources) if axis == LIST else max(seen) + 1
-        missing = sorted(set(range(count)) - seen)
+        missing = list(islice((m for m in range(count) if m not in seen), SHOWN + 1))
         if missing and axis == LIST:
             texts = [instance.bound.rule.sources[m].text for m in missing]
             raise UsageError(f"nothing matches {' and '.join(texts)} beside")
         if missing:
-            shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+            shown = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
             raise UsageError(f"{axis} counts to {count - 1}, and {shown} is missing")
     whole = 1
     for n in range(len(now)):

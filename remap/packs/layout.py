@@ -40,6 +40,9 @@ from remap.packs.template import Capture, Template, parse_template
 from remap.packs.yaml_source import read_yaml
 from remap.types import Entry
 
+MOST = 1_000_000
+"""How far a layout counts: more is a parameter that went wrong."""
+
 
 @dataclass(frozen=True)
 class LayoutKey:
@@ -189,7 +192,10 @@ def _expand(key: LayoutKey, values: Resolved) -> Iterator[Expected]:
     template = key.template.bind(values.values)
     choices: dict[str, list[str]] = {}
     for name, count in key.each.items():
-        choices[name] = [str(n) for n in range(_size(count, values, key))]
+        size = _size(count, values, key)
+        if size > MOST:
+            raise PackError(f"{key.template.text}: {count} is {size}; a layout counts to {MOST}")
+        choices[name] = [str(n) for n in range(size)]
     for e in template.elements:
         if isinstance(e, Capture) and e.table and e.name is not None:
             choices[e.name] = [left for left, _ in e.table]

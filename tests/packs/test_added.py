@@ -68,3 +68,11 @@ def test_random_values_depend_on_seed_and_key_alone() -> None:
 def test_a_broken_addition(rule: str, message: str) -> None:
     with pytest.raises(PackError, match=message):
         rules(f"- {rule}", SIZES)
+
+
+def test_a_count_that_went_wrong_is_refused_without_counting_to_it() -> None:
+    the = rules(
+        KEPT + '- {id: r, add: "x.{i:int}", each: {i: n}, shape: [1]}', "n: {default: 99999999999999}"
+    )
+    with pytest.raises(PlanError, match="more than 1000000 new tensors"):
+        make_plan(catalog(["h.0.w"]), [the])

@@ -51,6 +51,15 @@ def test_experts_start_at_zero() -> None:
     assert "and 0 is missing" in e.value.problems[0]
 
 
+def test_an_expert_of_a_huge_number_is_refused_without_counting_to_it() -> None:
+    far = "l.0.e.99999999999999999"
+    with pytest.raises(PlanError) as e:
+        make_plan(
+            catalog({**experts(1, 2), f"{far}.w1": "f16[6,4]", f"{far}.w3": "f16[6,4]"}), [rules(EXPERTS)]
+        )
+    assert "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... is missing" in e.value.problems[0]
+
+
 def test_a_missing_part_is_named() -> None:
     keys = experts(1, 4)
     del keys["l.0.e.2.w3"]
