@@ -166,7 +166,7 @@ def convert(
             checks.check_headers(made, output)
             rest = {k: Take(e) for k, e in output.entries.items() if k not in written.digests}
             digests = {**written.digests, **checks.digests(rest)}
-            left = [] if carries else list(made.catalog.extras)
+            left = [n for f in files for n in f.left] if carries else list(made.catalog.extras)
             receipt = receipts.make(made, fmt.name, digests, written.sizes, left, place)
             (folder / receipts.RECEIPT).write_bytes(receipt.encode())
         staging.commit()

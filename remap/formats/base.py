@@ -65,12 +65,14 @@ class OutFile:
     seal   where the file holds checksums of its own parts (zip): called with the CRC-32 of every
            part once all are written; returns (offset, bytes) to overwrite
     carries  True where this is a source file rewritten, so that everything else in it comes along
+    left   names of what does not come along all the same
     """
 
     name: str
     parts: tuple[Part, ...]
     seal: Seal | None = None
     carries: bool = False
+    left: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:

@@ -96,11 +96,10 @@ class Torch:
 
 def _one_file(name: str, tensors: Mapping[str, Expr], source: Catalog) -> OutFile:
     """One output file: renamed, changed with all else carried along, or fresh."""
-    natives = source.native if source.format == Torch.name else ()
-    if not isinstance(natives, tuple) or len(natives) != 1:
+    natives = source.native if isinstance(source.native, tuple) else ()
+    if len(natives) != 1 or not isinstance(natives[0], TorchFile):
         return emit(name, tensors)
     file = natives[0]
-    assert isinstance(file, TorchFile)
     renames = {e.entry.key: key for key, e in tensors.items() if isinstance(e, Take)}
     if len(renames) == len(tensors) == len(file.entries) and renames.keys() == file.entries.keys():
         if file.contents.archive is not None:

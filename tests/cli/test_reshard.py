@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import torch
-from formats.metaseq.samples import edit, make
+from formats.metaseq.samples import edit, load, make, make_unflattened
 from safetensors.torch import load_file, save_file
 
 
@@ -69,3 +70,21 @@ def test_the_optimizer_left_behind_is_mentioned(remap, tmp_path):
     truth = make(tmp_path / "raw", parts=1, layers=1)
     done = remap("reshard", truth.first, tmp_path / "out", "--fsdp", 2, "--no-optimizer")
     assert "note: not carried along: last_optimizer_state" in done.err
+
+
+def test_convert_says_that_the_optimizer_stays_behind(remap, tmp_path):
+    truth = make(tmp_path / "raw")
+    done = remap("convert", truth.first, tmp_path / "out", "--to", "metaseq")
+    assert "note: not carried along: last_optimizer_state, shard_metadata" in done.err
+
+
+def test_a_singleton_keeps_what_else_it_holds_when_it_is_renamed(remap, tmp_path):
+    truth = make_unflattened(tmp_path / "raw", parts=1)
+    source = tmp_path / "reshard.pt"
+    shutil.copy(truth.first, source)
+    done = remap("convert", source, tmp_path / "out.pt", "--dtype", "f16")
+    assert (done.code, done.err) == (0, "")
+    wanted, found = load(source), load(tmp_path / "out.pt")
+    assert list(found) == list(wanted)
+    assert found["cfg"]["model"].data == "/path"
+    assert found["model"]["decoder.version"].dtype == torch.float16

@@ -176,11 +176,12 @@ def singleton(name: str, tensors: Mapping[str, Expr], source: Catalog, like: Che
     if like is not None:
         file = read(like.parts[0].shards[0].path, state_dict=False, at="model")
         out = write_like(file, name, Content({MODEL: tensors}, facts=facts(1, 1, 0, 0, flat=False)))
-        return _renamed(out, name)
+        return _renamed(out, name, file)
     natives = source.native if isinstance(source.native, tuple) else ()
     if len(natives) == 1 and isinstance(natives[0], TorchFile) and "cfg" in natives[0].keys:
-        out = write_like(natives[0], name, Content({MODEL: tensors}, facts=facts(1, 1, 0, 0, flat=False)))
-        return _renamed(out, name)
+        file = natives[0]
+        out = write_like(file, name, Content({MODEL: tensors}, facts=facts(1, 1, 0, 0, flat=False)))
+        return _renamed(out, name, file)
     around: dict[str, object] = {
         "cfg": _minimal(source.config),
         "criterion": None,
@@ -191,13 +192,13 @@ def singleton(name: str, tensors: Mapping[str, Expr], source: Catalog, like: Che
     return emit(name, tensors, around, at="model")
 
 
-def _renamed(out: OutFile, name: str) -> OutFile:
-    """The same file, its tensors called by their keys alone."""
+def _renamed(out: OutFile, name: str, file: TorchFile) -> OutFile:
+    """The same file, its tensors called by their keys alone; it has no state of the optimizer."""
     prefix = _key(name, *MODEL, "")
     parts = tuple(
         TensorBytes(p.key[len(prefix) :], p.expr) if isinstance(p, TensorBytes) else p for p in out.parts
     )
-    return replace(out, parts=parts)
+    return replace(out, parts=parts, left=tuple(n for n in (OPTIMIZER, METADATA) if n in file.keys))
 
 
 def facts(parts: int, shards: int, part: int, shard: int, *, flat: bool) -> dict[str, object]:
