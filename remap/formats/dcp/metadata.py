@@ -7,7 +7,7 @@ In: a pickle, walked and never executed. Out: a Metadata. Source of the classes:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -80,6 +80,24 @@ def read_metadata(path: Path) -> Metadata:
         if walked.end != len(data) or type(root) is not Call or not root.is_a(MODULE, "Metadata"):
             raise Damaged("not the metadata of a torch.distributed.checkpoint folder", where=path)
         return _Reader(path, root).read(opaque)
+
+
+def merge(parts: Sequence[Metadata]) -> Metadata:
+    """The whole of what every rank noted of its own items: chunks side by side, the first rank's objects."""
+    tensors: dict[str, Tensor] = {}
+    objects: dict[str, Item] = {}
+    paths: dict[str, Path_] = {}
+    for part in parts:
+        for name, tensor in part.tensors.items():
+            held = tensors.get(name, tensor)
+            if (held.dtype, held.shape) != (tensor.dtype, tensor.shape):
+                raise Damaged(f"the ranks disagree on {name!r}: files of two saves")
+            chunks = {(c.offsets, c.sizes): c for c in (*tensor.chunks, *held.chunks)}
+            tensors[name] = Tensor(tensor.dtype, tensor.shape, tuple(chunks.values()))
+        objects = {**part.objects, **objects}
+        paths = {**part.paths, **paths}
+    opaque = sorted({name for part in parts for name in part.opaque})
+    return Metadata(tensors, objects, paths, tuple(opaque))
 
 
 class _Reader:

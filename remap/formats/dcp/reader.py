@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,14 @@ from remap.errors import Damaged
 from remap.formats.chunks import Box, assemble
 from remap.formats.companions import companions, read_config
 from remap.formats.dcp.items import Items
-from remap.formats.dcp.metadata import Metadata, Tensor, read_metadata
+from remap.formats.dcp.metadata import Metadata, Tensor, merge, read_metadata
 from remap.formats.dcp.tree import Selection, select
 from remap.types import Catalog, Entry, Location, Scattered, TensorSpec
 
 METADATA = ".metadata"
 SUFFIX = ".distcp"
 UNFINISHED = ".metadata.tmp"
+_OF_RANK = re.compile(r"__(\d+)\.metadata")
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,11 @@ def find(path: Path) -> list[Path]:
     """The DCP folder that ``path`` is, or is a file of; [] where it is none."""
     if path.is_dir():
         folder = path
-    elif path.name in (METADATA, UNFINISHED) or path.suffix == SUFFIX:
+    elif path.name in (METADATA, UNFINISHED) or path.suffix == SUFFIX or _OF_RANK.fullmatch(path.name):
         folder = path.parent
     else:
         return []
-    if (folder / METADATA).is_file() or distcp_files(folder) or (folder / UNFINISHED).is_file():
+    if _metadata_files(folder) or distcp_files(folder) or (folder / UNFINISHED).is_file():
         return [folder]
     return []
 
@@ -46,15 +48,24 @@ def distcp_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.suffix == SUFFIX and p.is_file())
 
 
+def _metadata_files(folder: Path) -> list[Path]:
+    """``.metadata``; without it what each rank noted, by rank (torch's ``use_collectives=False``)."""
+    if (folder / METADATA).is_file():
+        return [folder / METADATA]
+    ranks = [(int(m[1]), p) for p in folder.iterdir() if (m := _OF_RANK.fullmatch(p.name)) and p.is_file()]
+    return [p for _, p in sorted(ranks)]
+
+
 def open_folder(path: Path, at: str | None, fmt: str) -> Catalog:
     """The catalog of a DCP folder. Raises Damaged, Hostile, InputError, UsageError."""
-    if not (path / METADATA).is_file():
+    noted = _metadata_files(path)
+    if not noted:
         raise Damaged(
             "there is no .metadata, which DCP writes last: the save did not finish",
             where=path,
             remedy="fetch .metadata, or take an earlier step; without it nobody knows what lies where",
         )
-    metadata = read_metadata(path / METADATA)
+    metadata = merge([read_metadata(p) for p in noted])
     selection = select(metadata, at, path)
     used = {c.item.file for t in metadata.tensors.values() for c in t.chunks}
     used |= {i.file for i in metadata.objects.values()}
@@ -70,7 +81,7 @@ def open_folder(path: Path, at: str | None, fmt: str) -> Catalog:
     return Catalog(
         format=fmt,
         root=path,
-        files=tuple(sorted([path / METADATA, *(path / f for f in used)])),
+        files=tuple(sorted([*noted, *(path / f for f in used)])),
         entries=entries,
         config=read_config(path),
         opaque=metadata.opaque,

@@ -60,7 +60,7 @@ def edit(folder, change) -> None:
     path.write_bytes(pickle.dumps(metadata))
 
 
-@pytest.mark.parametrize("kind", ["fsdp2", "fsdp1", "grid"])
+@pytest.mark.parametrize("kind", ["fsdp2", "fsdp1", "grid", "each-rank"])
 def test_the_model_is_found_and_equals_what_was_saved(kind, ranks):
     found = opened(ranks / kind)
     assert found.catalog.format == "dcp"
@@ -89,6 +89,18 @@ def test_what_is_no_tensor_is_listed_and_can_be_looked_at(kind, ranks):
 @pytest.mark.parametrize("name", [".metadata", "__2_0.distcp"])
 def test_any_of_its_files_finds_the_folder(name, ranks):
     assert registry.open_catalog(ranks / "fsdp2" / name).root == ranks / "fsdp2"
+
+
+def test_ranks_that_noted_their_own_items(ranks, tmp_path):
+    """torch's ``use_collectives=False``: a file of metadata a rank."""
+    names = sorted(p.name for p in (ranks / "each-rank").glob("*.metadata"))
+    assert names == [f"__{rank}.metadata" for rank in range(4)]
+    found = opened(ranks / "each-rank" / "__2.metadata")
+    assert found.extras["step"] == truth.STEP
+    shutil.copytree(ranks / "each-rank", tmp_path / "copy")
+    (tmp_path / "copy" / "__1.metadata").unlink()
+    with pytest.raises(Damaged, match="a part of it is missing"):
+        opened(tmp_path / "copy")
 
 
 def test_chunks_without_rows_are_no_gap(ranks):

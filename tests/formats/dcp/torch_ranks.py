@@ -111,6 +111,7 @@ def write(rank: int, out: Path) -> None:
     model = sharded(mesh)
     state, optim = get_state_dict(model, adam(model))
     dcp.save({"model": state, "optim": optim, "step": STEP, "cfg": CFG}, checkpoint_id=out / "fsdp2")
+    dcp.save({"model": state, "step": STEP}, checkpoint_id=out / "each-rank", use_collectives=False)
     keep("dtensor", dict(model.state_dict()))
     floats = {k: v for k, v in model.state_dict().items() if k != "output.weight"}
     dcp.save(floats, storage_writer=HuggingFaceStorageWriter(str(out / "hf"), save_distributed=True))
