@@ -94,9 +94,8 @@ class Concat:
                 raise UsageError(f"concat of {first.dtype.name} and {p.spec.dtype.name}")
             same = shape[:d] == first.shape[:d] and shape[d + 1 :] == first.shape[d + 1 :]
             if len(shape) != len(first.shape) or not same:
-                raise UsageError(
-                    f"concat along dimension {d} of shapes {list(first.shape)} and {list(shape)}"
-                )
+                what = f"concat along dimension {d} of shapes"
+                raise UsageError(f"{what} {list(first.shape)} and {list(shape)}")
         size = sum(p.spec.shape[d] for p in self.parts)
         _set(self, first.dtype, (*first.shape[:d], size, *first.shape[d + 1 :]))
 
