@@ -18,7 +18,7 @@ from remap.audits.baseline import read as read_baseline
 from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import Report
-from remap.audits.target import Target, open_target
+from remap.audits.target import Target, lone_index, open_target
 from remap.checkpoint import Checkpoint
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
@@ -193,7 +193,9 @@ def verify(destination: Source, *, against: Source | None = None) -> tuple[Recei
             remedy="compare it with another checkpoint: remap diff A B",
         )
     problems = checks.check_receipt(receipt, found)
-    if against is not None:
+    if against is not None and checks.held_by(found, receipt) is found.stored:
+        problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in checks.compare(catalog(against), found)]
+    elif against is not None:
         problems += checks.check_digests(receipt, _replay(receipt, catalog(against, at=receipt.source.at)))
     return receipt, problems
 
@@ -250,7 +252,8 @@ def audit(
 
     The other arguments are those of ``plan``.
     """
-    found = catalog(source, at=at)
+    index = lone_index(Path(source)) if isinstance(source, (str, Path)) else None
+    found = index or catalog(source, at=at)
     made = None
     if tuple(rules) or dtype:
         made = plan(found, rules, inverse=inverse, params=params, dtype=dtype, again=again)

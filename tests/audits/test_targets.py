@@ -1,0 +1,188 @@
+"""What a checkpoint may be audited against."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import remap
+from remap.audits.target import Target, as_catalog, open_target
+from remap.errors import UsageError
+from remap.formats.keylist import dump
+from remap.integrations.torch_model import target_of
+
+MODEL = """
+from torch import nn
+
+def build():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    assert model[0].weight.is_meta
+    return model
+
+def broken():
+    return nn.Linear(4)
+
+def other():
+    return {}
+
+class Nested:
+    build = staticmethod(build)
+"""
+KEYS = [
+    "0.weight",
+    "0.bias",
+    "1.weight",
+    "1.bias",
+    "1.running_mean",
+    "1.running_var",
+    "1.num_batches_tracked",
+    "2.weight",
+    "2.bias",
+]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "house_model.py"
+    path.write_text(MODEL)
+    return path
+
+
+def test_a_function_in_a_file(model: Path) -> None:
+    found = open_target(f"{model}:build")
+    assert list(found.specs) == KEYS
+    assert found.buffers == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    assert found.ties == {"2.weight": "0.weight"}
+    assert str(found.specs["0.weight"]) == "f32[4,4]"
+
+
+def test_a_function_in_a_module(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(model.parent)
+    assert list(open_target("house_model:Nested.build").specs) == KEYS
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("{file}:nothing", "has no function 'nothing'"),
+        ("{file}:broken", "building the model failed: TypeError"),
+        ("{file}:other", "it returned dict, no torch.nn.Module"),
+        ("no_such_package_of_ours:build", "can't be imported"),
+        ("no/such/file.py:build", "no such Python file"),
+        ("no/such/checkpoint", "nothing to audit against"),
+    ],
+)
+def test_what_is_no_target(model: Path, what: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        open_target(what.format(file=model))
+    assert message in str(error.value)
+
+
+def test_a_models_key_list_keeps_buffers_and_ties(model: Path, tmp_path: Path) -> None:
+    made = open_target(f"{model}:build")
+    path = tmp_path / "keys.json"
+    path.write_text(dump(as_catalog(made)))
+    read = open_target(path)
+    assert (read.specs, read.buffers, read.ties) == (made.specs, made.buffers, made.ties)
+
+
+def test_a_config_without_weights(pythia: Callable[[str], Path], tmp_path: Path) -> None:
+    shutil.copy(pythia("fp32") / "config.json", tmp_path)
+    found = open_target(tmp_path)
+    assert len(found.specs) == 52
+    report = remap.audit(pythia("fp32"), tmp_path)
+    assert report.counts["matched"] == 51
+    assert [f.key for f in report.of("unexpected-parameter")] == ["embed_out.weight"], (
+        "the file's name of the head"
+    )
+    assert report.suggestions[0].command.endswith("-r transformers/gptneox-4-to-5")
+
+
+def test_a_config_of_an_unknown_architecture(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "no_such_model"}')
+    with pytest.raises(UsageError, match="transformers can't read its config"):
+        open_target(tmp_path)
+
+
+def test_an_index_without_its_shards_is_names_only(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"metadata": {}, "weight_map": {"a": "x.safetensors", "b": "x.safetensors"}}))
+    found = open_target(path)
+    assert found.names_only
+    assert list(found.specs) == ["a", "b"]
+    assert remap.audit(path, found).counts["matched"] == 2
+
+
+def test_a_compressed_key_list(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json.gz"
+    path.write_bytes(gzip.compress(b'{"a": [[2], "float16"]}'))
+    assert str(open_target(path).specs["a"]) == "f16[2]"
+
+
+def test_a_checkpoint(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(2)}, tmp_path / "a.safetensors")
+    found = open_target(tmp_path / "a.safetensors")
+    assert found.catalog is not None
+    assert str(found.specs["a"]) == "f32[2]"
+
+
+def test_a_layout_with_parameters(pythia: Callable[[str], Path]) -> None:
+    source = pythia("fp32")
+    assert remap.audit(source, "gpt_neox/hf").passed
+    report = remap.audit(source, "gpt_neox/hf", target_params={"layers": "5"})
+    assert report.counts["missing-stage"] == 12
+    assert {f.key.split(".")[2] for f in report.of("missing-stage")} == {"4"}
+
+
+def test_a_layouts_output_head_is_wanted_unless_the_config_ties_it(
+    pythia: Callable[[str], Path], tmp_path: Path
+) -> None:
+    state = {
+        k: [list(e.spec.shape), e.spec.dtype.name]
+        for k, e in remap.open(pythia("fp32")).catalog.entries.items()
+    }
+    del state["embed_out.weight"]
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(state))
+    report = remap.audit(path, "gpt_neox/hf")
+    assert [f.key for f in report.of("missing-parameter")] == ["embed_out.weight"]
+    tied = remap.audit(pythia("tied-fp32"), "gpt_neox/hf")
+    assert tied.passed
+    assert [f.key for f in tied.of("missing-tied")] == ["embed_out.weight"]
+
+
+def test_a_layouts_unknown_parameter(pythia: Callable[[str], Path]) -> None:
+    with pytest.raises(UsageError, match="the layout has no parameter 'layer'; did you mean 'layers'"):
+        remap.audit(pythia("fp32"), "gpt_neox/hf", target_params={"layer": "4"})
+
+
+def test_a_module_with_extra_state_and_a_buffer_that_is_not_saved() -> None:
+    class Extra(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(2))
+            self.register_buffer("gone", torch.zeros(2), persistent=False)
+
+        def get_extra_state(self) -> dict[str, int]:
+            return {"scale": 1}
+
+        def set_extra_state(self, state: object) -> None:
+            del state
+
+    found = target_of(nn.ModuleDict({"e": Extra()}), "m")
+    assert list(found.specs) == ["e.kept", "e._extra_state"]
+    assert found.buffers == {"e.kept"}
+
+
+def test_a_target_is_taken_as_it_is() -> None:
+    made = Target("mine", {})
+    assert open_target(made) is made
