@@ -64,11 +64,14 @@ def reshard(
     """
     checkpoint = find_checkpoint(Path(source))
     target = _target(checkpoint, fsdp, tp, unflatten, optimizer, dtype, optimizer_dtype)
+    flattens = target.flat and not checkpoint.sharded
+    if flattens:
+        _check_ties(checkpoint)
     made = Regroup(
         checkpoint,
         target,
         load_partition(Path(partition) if partition else None),
-        tied=target.parts > 1 and _is_tied(checkpoint),
+        tied=(target.parts > 1 or flattens) and _is_tied(checkpoint),
         replicas=replicas,
     )
     path = Path(destination)
@@ -159,6 +162,25 @@ def _is_tied(checkpoint: Checkpoint) -> bool:
     if pair[0] is None or pair[1] is None or pair[0].spec != pair[1].spec:
         return False
     return pair[0] is pair[1] or digest(pair[0]) == digest(pair[1])
+
+
+def _check_ties(checkpoint: Checkpoint) -> None:
+    """Raise InputError where metadata ties what the weights beside it don't: one of the two would be lost."""
+    problems = []
+    for part in checkpoint.parts:
+        tensors = part.named()
+        for alias, first in (part.metadata.aliases if part.metadata else {}).items():
+            if alias in tensors and first in tensors and tensors[alias] is not tensors[first]:
+                a, b = tensors[alias], tensors[first]
+                if a.spec != b.spec or digest(a) != digest(b):
+                    problems.append(f"{part.shards[0].path.name}: {alias} is not {first}")
+    if problems:
+        raise InputError(
+            "shard_metadata says that tensors are tied, and they have different values",
+            where=checkpoint.family.first,
+            problems=problems,
+            remedy="remove shard_metadata from the file: then the units are those of the partition file",
+        )
 
 
 def _plan(catalog: Catalog, files: Sequence[OutFile]) -> Plan:

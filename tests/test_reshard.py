@@ -654,3 +654,44 @@ def test_namespaces_stay_namespaces(tmp_path):
     truth = make(tmp_path / "source")
     reshard(truth.first, tmp_path / "out", fsdp=1)
     assert type(load(tmp_path / "out" / truth.first.name)["cfg"]["model"]) is argparse.Namespace
+
+
+def test_a_state_that_shard_0_has_alone_is_divided_over_parts(tmp_path):
+    truth = make(tmp_path / "source", shards=2)
+    reshard(truth.first, tmp_path / "u", unflatten=True)
+    for (j, i), path in truth.files.items():
+        gathered = load(tmp_path / "u" / f"reshard-model_part-{j}.pt")["last_optimizer_state"]
+        edit(path, lambda s, i=i, g=gathered: s.update(last_optimizer_state=-1 if i else g))
+    reshard(truth.first, tmp_path / "out", tp=1, fsdp=4)
+    reshard(tmp_path / "out", tmp_path / "whole", unflatten=True)
+    moments = full_moments(load(tmp_path / "whole" / "reshard-model_part-0.pt"), names(truth))
+    for slot in SLOTS:
+        assert_equal(moments[slot], truth.moments[slot])
+
+
+def test_what_is_no_tensor_in_a_state_dict_stays(tmp_path):
+    truth = make(tmp_path / "source", parts=1)
+    for path in truth.files.values():
+        edit(path, lambda s: s["model"].update({"decoder._extra_state": {"scale": 2}}))
+    reshard(truth.first, tmp_path / "out", unflatten=True)
+    model = load(tmp_path / "out" / "reshard-model_part-0.pt")["model"]
+    assert model["decoder._extra_state"] == {"scale": 2}
+
+
+def test_a_tie_that_is_none_any_more_is_not_lost(tmp_path):
+    truth = make_unflattened(tmp_path / "source", parts=1)
+    edit(truth.first, lambda s: s["model"].update({OUTPUT: s["model"][EMBED] + 1}))
+    with pytest.raises(InputError, match="says that tensors are tied") as caught:
+        reshard(truth.first, tmp_path / "out", fsdp=2)
+    assert caught.value.problems == (f"{truth.first.name}: {OUTPUT} is not {EMBED}",)
+
+
+def test_verify_compares_with_the_source(tmp_path):
+    from remap import verify
+
+    truth = make(tmp_path / "source")
+    reshard(truth.first, tmp_path / "out", tp=1, fsdp=2)
+    assert verify(tmp_path / "out", against=truth.first)[1] == []
+    for path in truth.files.values():
+        edit(path, lambda s: s["model"]["decoder.version"].add_(1))
+    assert [p.split(":")[0] for p in verify(tmp_path / "out", against=truth.first)[1]] == ["decoder.version"]

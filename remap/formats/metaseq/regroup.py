@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from remap.dtypes import DType
 from remap.errors import InputError
@@ -122,7 +123,7 @@ class Regroup:
         state = self._state(number, like, metadata)
         file: TorchFile | None = None
         for shard in range(self.target.shards):
-            path = like.shards[shard * len(like.shards) // self.target.shards].path
+            path = self._likeness(like, shard)
             if file is None or file.path != path:
                 file = read(path, at="model", state_dict=False)
             content = Content(
@@ -133,6 +134,13 @@ class Regroup:
                 facts=facts(self.target.parts, self.target.shards, number, shard, flat=self.target.flat),
             )
             yield write_like(file, name or str(self._name(number, shard)), content)
+
+    def _likeness(self, like: Part, shard: int) -> Path:
+        """The file that a new one takes everything but tensors from."""
+        first = like.shards[0]
+        if self._optimizers is not None and self._optimizers[like.number].only and self.divides:
+            return first.path  # alone has the slots that new states are made of
+        return like.shards[shard * len(like.shards) // self.target.shards].path
 
     def _trees(self, number: int, like: Part) -> tuple[dict[Place, Tree], Metadata | None]:
         """Every state dict of a new part, and its metadata."""

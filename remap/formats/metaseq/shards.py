@@ -83,9 +83,12 @@ def is_metaseq(path: Path, *, numbered: bool) -> bool:
     """
     marks = MARKS if numbered else MARKS[:2]
     try:
-        stream = read_archive(path).read("data.pkl")
-        if not any(m.encode() in stream for m in marks):
-            return False
+        with path.open("rb") as f:
+            zipped = f.read(4) == b"PK\x03\x04"
+        if zipped:  # a glance at the bytes spares other people's files a second reading
+            stream = read_archive(path).read("data.pkl")
+            if not any(m.encode() in stream for m in marks):
+                return False
         keys = torch_zip.read(path, state_dict=False, keep_suspicious=True).keys
     except (InputError, KeyError):
         return numbered

@@ -7,7 +7,7 @@ configuration replaced; what else is in it, objects of unknown classes among it,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from remap.errors import UsageError
@@ -89,7 +89,9 @@ def write_like(file: TorchFile, name: str, content: Content) -> OutFile:
     changed: dict[int, Value] = {}
     for place, tree in content.trees.items():
         old = _at(root, place)
-        changed[id(old)] = _state_dict(old, {k: nodes[_key(name, *place, k)] for k in tree})
+        changed[id(old)] = _state_dict(
+            old, {k: nodes[_key(name, *place, k)] for k in tree}, contents.survey.tensors
+        )
     pairs: Pairs = list(mapping_pairs(root) or ())
     if content.optimizer is None:
         pairs = [p for p in pairs if key_of(p[0]) != OPTIMIZER]
@@ -123,8 +125,10 @@ def _container(old: Value, pairs: Pairs) -> Value:
     return Call("reduce", Global("collections", "OrderedDict"), (), [("set", items), *states])
 
 
-def _state_dict(old: Value, nodes: Mapping[str, NewTensor]) -> Value:
-    return _container(old, [(Text(k), node) for k, node in nodes.items()])
+def _state_dict(old: Value, nodes: Mapping[str, NewTensor], tensors: Collection[int]) -> Value:
+    """The tensors of a state dict replaced; what is no tensor (ids in ``tensors``) stays."""
+    rest = [(k, v) for k, v in mapping_pairs(old) or () if id(v) not in tensors]
+    return _container(old, [*((Text(k), node) for k, node in nodes.items()), *rest])
 
 
 def _optimizer(old: Value, state: NewState, nodes: Mapping[str, NewTensor], name: str) -> dict[int, Value]:
