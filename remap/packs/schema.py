@@ -7,12 +7,15 @@ all come from it. What a template or a parameter means is checked in ``reading``
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeVar, Union
+from typing import Any, Literal, TypeVar, Union
 
 import msgspec
 
 from remap.errors import PackError
 from remap.packs.yaml_source import Node
+
+Anything = Any
+"""What is checked elsewhere: an op's arguments, a model's config."""
 
 Texts = Union[str, list[str]]
 Parts = Union[str, list[str], dict[str, str]]
@@ -48,7 +51,7 @@ class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dtype: str | None = None
     fill: Union[float, Literal["zeros", "ones"], RawNormal] = "zeros"
     to: Parts | None = None
-    do: Union[str, dict[str, object], list[Union[str, dict[str, object]]], None] = None
+    do: Union[str, dict[str, Anything], list[Union[str, dict[str, Anything]]], None] = None
     because: str | None = None
     optional: bool = False
     expect: Whole | None = None
@@ -107,7 +110,7 @@ class RawExample(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     dropped: dict[str, str] = {}
     fails: str | None = None
     params: dict[str, Whole] = {}
-    config: dict[str, object] = {}
+    config: dict[str, Anything] = {}
     inverse: bool = False
 
 
