@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 from integration.neox_pipeline import Embedding, FinalLinear, FinalNorm, TransformerLayer
-from integration.test_deepspeed_pipeline import as_magma, read_tensors
 from torch import nn
 
 LAYERS = 4
@@ -24,6 +23,8 @@ def build(*, adapters: bool = True, tied: bool = False) -> nn.ModuleDict:
 
 def expected(pythia: Path) -> dict[str, torch.Tensor]:
     """What the model must hold after loading, worked out without remap."""
+    from integration.test_deepspeed_pipeline import as_magma, read_tensors  # transformers takes seconds
+
     return as_magma(read_tensors(pythia), LAYERS)
 
 
