@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from remap.audits.report import Report
 from remap.errors import printable
-from remap.reports.groups import told
+from remap.reports.parts.groups import told
 from remap.reports.text import coverage, verdict
 
 SHOWN = 9

@@ -15,11 +15,11 @@ import msgspec
 from remap.audits import registry
 from remap.audits.report import Report
 from remap.errors import UsageError
-from remap.reports.groups import groups, specs, told
-from remap.reports.picture import boxes as picture
-from remap.reports.picture import height
+from remap.reports.parts.groups import groups, specs, told
+from remap.reports.parts.picture import boxes as picture
+from remap.reports.parts.picture import height
+from remap.reports.parts.tree import Node, build
 from remap.reports.text import coverage, verdict
-from remap.reports.tree import Node, build
 from remap.version import __version__
 
 LINES = 200

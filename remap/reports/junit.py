@@ -9,10 +9,10 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from remap.audits.report import Report
-from remap.reports.groups import Group, groups, specs
+from remap.reports.parts.groups import Group, groups, specs
+from remap.reports.parts.xml_text import clean
 from remap.reports.sarif import suppressed
 from remap.reports.text import coverage, verdict
-from remap.reports.xml_text import clean
 
 
 def render(report: Report) -> str:

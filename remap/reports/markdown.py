@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from remap.audits.report import Report
 from remap.errors import printable
-from remap.reports.groups import Group, groups, told
+from remap.reports.parts.groups import Group, groups, told
 from remap.reports.text import coverage, verdict
 
 LINES = 50

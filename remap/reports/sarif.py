@@ -17,7 +17,7 @@ from remap.audits import registry
 from remap.audits.category import Category
 from remap.audits.finding import Judged, Level
 from remap.audits.report import Report
-from remap.reports.groups import specs
+from remap.reports.parts.groups import specs
 from remap.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

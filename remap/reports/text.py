@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from remap.audits import registry
 from remap.audits.report import Report, Share
 from remap.errors import printable
-from remap.reports.groups import Group, groups, told
-from remap.reports.tree import Node, build, collapsed
+from remap.reports.parts.groups import Group, groups, told
+from remap.reports.parts.tree import Node, build, collapsed
 
 LINES = 24
 """Lines of one category that are printed; the rest are counted. ``json`` has them all."""

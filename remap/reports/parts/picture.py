@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from remap.audits.report import LOADED
-from remap.reports.tree import Node
+from remap.reports.parts.tree import Node
 
 WIDTH = 1000.0
 HEIGHT = 26
