@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import shutil
 import sys
 
@@ -15,7 +16,9 @@ from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from remap.checkpoint import Checkpoint
-from remap.errors import Damaged, Hostile, InputError, NotACheckpoint, UsageError
+from remap.errors import Damaged, Hostile, InputError, NotACheckpoint, RemapError, UsageError
+from remap.expr import Take
+from remap.expr.ranges import lower
 from remap.formats import registry
 from remap.pickles.graph import Opaque
 
@@ -282,6 +285,30 @@ def test_another_pickle_is_not_metadata(tmp_path):
     (tmp_path / ".metadata").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(Damaged, match=r"not the metadata of a torch\.distributed\.checkpoint folder"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])
+def test_altered_files_are_read_or_refused(name, plain):
+    """Whatever a byte is changed to, there is an answer, and it is one of remap's own."""
+    generator = random.Random(0)
+    data = (plain / name).read_bytes()
+    refused = 0
+    for _ in range(150):
+        altered = bytearray(data)
+        at = generator.randrange(len(data))
+        altered[at : at + generator.choice([0, 1, 1, 1, 3])] = generator.randbytes(
+            generator.choice([0, 1, 1, 2])
+        )
+        (plain / name).write_bytes(altered)
+        try:
+            found = opened(plain, at=generator.choice([None, ""]))
+            for entry in found.catalog.entries.values():
+                lower(Take(entry))
+            for extra in found.extras:
+                assert extra
+        except RemapError:
+            refused += 1
+    assert refused > 10
 
 
 def test_reading_imports_no_torch(ranks):

@@ -8,6 +8,7 @@ import pickle
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from click.testing import CliRunner
 from formats.dcp import torch_ranks as truth
 from formats.dcp.launch import run_ranks
 from formats.suite import FormatSuite, random_tensors, source_of, write
@@ -16,6 +17,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from remap import api
 from remap.checkpoint import Checkpoint
+from remap.cli.main import cli
 from remap.errors import UsageError
 from remap.expr import Take
 from remap.formats import registry
@@ -126,6 +128,15 @@ def test_every_rank_gets_its_rows(count, ranks, tmp_path):
     dcp.load(found, checkpoint_id=tmp_path / "out")
     assert all(found[k].equal(v) for k, v in truth.weights().items())
     assert api.verify(tmp_path / "out")[1] == []
+
+
+def test_the_command_line_cuts_over_ranks(ranks, tmp_path):
+    arguments = ["convert", str(ranks / "dtensor"), str(tmp_path / "out"), "--to", "dcp", "--ranks", "3"]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    names = sorted(p.name for p in (tmp_path / "out").glob("__*"))
+    assert names == [f"__{rank}_0.distcp" for rank in range(3)]
+    assert not api.diff(ranks / "dtensor", tmp_path / "out")
 
 
 def test_other_formats_are_not_cut_over_ranks(ranks, tmp_path):
