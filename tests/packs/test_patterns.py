@@ -34,8 +34,8 @@ def test_a_hostile_pattern_is_stopped_with_its_line() -> None:
         - {id: r, regex: '(?P<x>(?:a|aa)+)+b', to: "{x}", inverse: none, because: test}
         - {keep: "**"}
     """)
-    began = time.monotonic()
+    began = time.process_time()  # the machine may be busy with others
     with pytest.raises(PlanError, match=r"took more than 1 s") as e:
         renamed(the, ["a" * 60])
     assert e.value.where == "test.yaml:7 (rule r)"
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 2
