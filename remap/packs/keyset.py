@@ -8,7 +8,7 @@ operations a key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Digits = tuple[str, ...]
@@ -30,12 +30,6 @@ class Rows:
     def pick(self, rows: Sequence[int]) -> Rows:
         """Some of them."""
         return Rows([self.places[r] for r in rows], tuple([c[r] for r in rows] for c in self.columns))
-
-    def each(self) -> Iterator[tuple[int, Digits]]:
-        """Place and numbers, key by key."""
-        if not self.columns:
-            return ((p, ()) for p in self.places)
-        return zip(self.places, zip(*self.columns, strict=True), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
