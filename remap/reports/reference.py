@@ -1,6 +1,6 @@
-"""docs/audit.md: every category with its code and example, from the docstrings; the policies that come with remap.
+"""docs/audit.md: every category with its code and example, from the docstrings; the shipped policies.
 
-python -m remap.reports.reference > docs/audit.md
+``python -m remap.reports.reference > docs/audit.md``
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ INTRODUCTION = """\
 
     remap audit CHECKPOINT --against TARGET [-r PACK...] [--policy POLICY]
 
-An audit compares the names, shapes and types that a checkpoint gives (after the packs, if any) with those that a
-target has, and says of every key what becomes of it. TARGET is another checkpoint, a key list, a Hugging Face index
-or a folder with nothing but a `config.json`, a layout with its parameters, or `package.module:function` or
-`path.py:function` that returns the model. `remap keys TARGET -o keys.json` writes a key list, which can lie beside
-the training code, so that CI needs no model.
+An audit compares the names, shapes and types that a checkpoint gives (after the packs, if any) with those
+that a target has, and says of every key what becomes of it. TARGET is another checkpoint, a key list, a
+Hugging Face index, a folder with nothing but a `config.json`, a layout with its parameters, or
+`package.module:function` or `path.py:function` that returns the model. `remap keys TARGET -o keys.json`
+writes a key list, which can lie beside the training code, so that CI needs no model.
 
 The exit code is 0 where the policy lets it pass and 1 where it does not.
 
@@ -53,10 +53,11 @@ waivers:
     expect: 1
 ```
 
-Some things no policy changes: where nothing matched, and where two tensors want one name, the audit fails. A shape
-mismatch is only waived by a waiver that names this category. A waiver that matches nothing is reported.
+Some things no policy changes: where nothing matched, and where two tensors want one name, the audit fails. A
+shape mismatch is only waived by a waiver that names this category. A waiver that matches nothing is reported.
 
-`--baseline known.json --update-baseline` writes down what fails now; with `--baseline known.json` only news fails.
+`--baseline known.json --update-baseline` writes down what fails now; with `--baseline known.json` only news
+fails.
 """
 
 PARTS = (

@@ -33,7 +33,8 @@ def _lines(report: Report) -> Iterator[str]:
         ("level", "count", "code", "category", ""),
         right=frozenset({1}),
     )
-    tree = list(_tree(build(report), 0)) if report.coverage.keys < report.coverage.all_keys else []
+    some = 0 < report.coverage.keys < report.coverage.all_keys
+    tree = list(_tree(build(report), 0)) if some else []
     if tree and len(tree) <= TREE:
         yield ""
         yield from _table(
