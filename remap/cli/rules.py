@@ -27,16 +27,15 @@ packs = click.argument("packs", nargs=-1, metavar="[PACK]...")
 @command.command("list")
 @options.as_json
 def list_(as_json: bool) -> None:
-    """The packs that can be named with -r."""
-    from remap.packs import load
-    from remap.packs.load import available
+    """The packs that can be named with -r, and whether they go both ways."""
+    from remap.authoring.catalogue import listing
 
-    found = [load(name) for name in available()]
+    found = listing()
     if as_json:
-        fields = ({"pack": p.name, "version": p.version, "title": p.title, "file": p.file} for p in found)
-        terminal.print_json({"version": 1, "packs": list(fields)})
+        terminal.print_json({"version": 1, "packs": found})
         return
-    terminal.table([(p.name, p.version, p.title) for p in found], ("pack", "version", "what it does"))
+    rows = [(p.name, p.version, "<->" if p.inverse else "->", p.broken or p.title) for p in found]
+    terminal.table(rows, ("pack", "version", "ways", "what it does"))
 
 
 @command.command("show")
@@ -72,12 +71,17 @@ def invert(pack: str, output: Path | None) -> None:
 
 @command.command("lint")
 @packs
+@click.option(
+    "--keys", type=click.Path(path_type=Path), help="A checkpoint or key list: find dead rules, too."
+)
 @options.as_json
-def lint(packs: tuple[str, ...], as_json: bool) -> None:
-    """Check packs without any keys; all packs that come with remap, if none is named."""
+def lint(packs: tuple[str, ...], keys: Path | None, as_json: bool) -> None:
+    """Check packs without any tensors; all packs that come with remap, if none is named."""
+    from remap import api
     from remap.authoring.lint import lint
 
-    _report(packs, lint, as_json, "sound")
+    catalog = api.catalog(keys) if keys else None
+    _report(packs, lambda pack: lint(pack, catalog), as_json, "sound")
 
 
 @command.command("test")
@@ -88,6 +92,42 @@ def test(packs: tuple[str, ...], as_json: bool) -> None:
     from remap.authoring.examples import run_examples
 
     _report(packs, run_examples, as_json, "as their examples say")
+
+
+@command.command("schema")
+@options.output
+def schema(output: Path | None) -> None:
+    """The JSON Schema of packs: with it, editors complete and check them."""
+    from remap.packs.schema import json_schema
+
+    terminal.write(terminal.json_text(json_schema()), output)
+
+
+@command.command("infer")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@click.option("--name", default="local/inferred", show_default=True, help="Name of the pack.")
+@options.output
+def infer(a: Path, b: Path, name: str, output: Path | None) -> None:
+    """Propose a pack that makes B's keys of A's: two checkpoints, or their key lists.
+
+    Where both have weights, equal bytes prove a rename. What could not be explained is said; exit code 1.
+    """
+    from remap import api
+    from remap.authoring.inference import infer
+
+    found = infer(api.catalog(a), api.catalog(b), name)
+    terminal.write(found.text, output)
+    terminal.note(
+        f"explained: {found.explained:,} of {found.targets:,} keys, {found.proved:,} by their bytes"
+    )
+    for title, keys in (("nothing makes", found.missing), ("nothing uses", found.unused)):
+        if keys:
+            terminal.note(f"{title} {len(keys):,}: {', '.join(keys[:8])}{', ...' * (len(keys) > 8)}")
+    if found.problem:
+        terminal.note(f"the pack does not run on {a} as it is: {found.problem}")
+    if found.missing or found.problem:
+        raise SystemExit(1)
 
 
 def _report(

@@ -34,7 +34,12 @@ def note(text: str) -> None:
 
 def print_json(document: object) -> None:
     """A document on stdout, indented."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    click.echo(json_text(document), nl=False)
+
+
+def json_text(document: object) -> str:
+    """A document as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def write(text: str, output: Path | None) -> None:

@@ -9,7 +9,7 @@ HEAD = "remap: 1\npack: test/p\nversion: 1.0.0\ntitle: a test\n"
 
 def test_list_has_every_pack_with_its_title(remap):
     ran = remap("rules", "list", "--json")
-    packs = {p["pack"]: p["title"] for p in json.loads(ran.out)["packs"]}
+    packs = {p["name"]: p["title"] for p in json.loads(ran.out)["packs"]}
     assert packs["magma/from-hf"] == "Hugging Face GPT-NeoX (Pythia) to MAGMA"
 
 
@@ -81,3 +81,26 @@ def test_what_cannot_be_written_is_said(remap, tmp_path):
     ran = remap("rules", "new", "mine/first", "-o", tmp_path / "no/such/folder.yaml")
     assert ran.code == 2
     assert "can't be written" in ran.err
+
+
+def test_lint_on_a_key_list_finds_a_dead_rule(remap, tmp_path, pythia):
+    ran = remap("rules", "lint", "transformers/clip-4-to-5", "--keys", pythia("fp32"))
+    assert ran.code == 1
+    assert "rule" in ran.out
+
+
+def test_the_schema_is_a_json_schema(remap):
+    document = json.loads(remap("rules", "schema").out)
+    assert document["$schema"].startswith("https://json-schema.org/")
+
+
+def test_infer_proves_renames_by_content(remap, tmp_path, pythia):
+    remap("convert", pythia("fp32"), tmp_path / "neox", "-r", "gpt_neox/hf-to-neox", "--to", "safetensors")
+    pack = tmp_path / "found.yaml"
+    ran = remap("rules", "infer", pythia("fp32"), tmp_path / "neox", "-o", pack)
+    assert ran.code == 0
+    assert "explained: 52 of 52 keys" in ran.err
+    again = remap("plan", pythia("fp32"), "-r", pack, "--json")
+    wanted = remap("plan", pythia("fp32"), "-r", "gpt_neox/hf-to-neox", "--json")
+    pairs = [{o["key"]: o["sources"] for o in json.loads(r.out)["outputs"]} for r in (again, wanted)]
+    assert pairs[0] == pairs[1]
