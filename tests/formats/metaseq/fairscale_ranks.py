@@ -97,4 +97,5 @@ def run(rank: int, folder: str, world: int) -> None:
 if __name__ == "__main__":
     folder, world = Path(sys.argv[1]), int(sys.argv[2])
     folder.mkdir(parents=True)
-    mp.spawn(run, (str(folder), world), nprocs=world)
+    torch.set_num_threads(1)
+    mp.start_processes(run, (str(folder), world), nprocs=world, start_method="fork")
