@@ -2,7 +2,8 @@
 
 Every tensor is an archive in ``__{i}_0.distcp``: whole, or cut along its first dimension over as
 many files as ranks are asked for, as FSDP2 cuts it. Written from a DCP folder, everything else in
-it (optimizer, step, configuration) is carried along, item by item, unopened.
+it (optimizer, step, configuration) is carried along, item by item, unopened; the optimizer's state
+follows the names of its weights.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from remap.errors import UsageError
 from remap.expr import Expr, Slice
 from remap.formats.base import CopiedBytes, Literal, OutFile, Part, Seal, WriteOptions
 from remap.formats.dcp.emit import write_metadata
+from remap.formats.dcp.follow import Follow
+from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
 from remap.formats.dcp.reader import METADATA, Folder
 from remap.formats.index import split_shards
 from remap.formats.torch_emit import PREFIX, VERSION, check_names, new_tensors, skeleton
 from remap.formats.torch_locate import dotted
 from remap.formats.zip_layout import lay_out_zip
+from remap.pickles.build import node_of
 from remap.pickles.emit import Writer
 from remap.types import Catalog
 
@@ -42,7 +46,7 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
         for number, group in enumerate(split_shards(tensors, options.shard_size)):
             for key, expr in group.items():
                 files.add(key, expr, [_Piece(number, 0, key, expr)])
-    files.carry()
+    files.carry(tensors)
     return files.finish()
 
 
@@ -137,26 +141,41 @@ class _Files:
         outer = max((p for p in within if name.startswith(f"{dotted(p)}.")), key=len, default=())
         return (*outer, name[len(dotted(outer)) + 1 :] if outer else name)
 
-    def carry(self) -> None:
+    def carry(self, tensors: Mapping[str, Expr]) -> None:
         """Copy what the source holds beside the tensors; a file of the source is a file of the output."""
         if self._folder is None:
             return
-        metadata = self._folder.metadata
-        chosen = set(self._folder.selection.names.values())
-        beside = [n for n in metadata.paths if n not in chosen]
-        taken = sorted(set(beside) & self._tensors.keys())
-        if taken:
-            raise UsageError("these names are taken by what else the folder holds", problems=taken)
+        metadata, selection = self._folder.metadata, self._folder.selection
+        follow = Follow(selection.names, tensors)
+        chosen = set(selection.names.values())
         numbers: dict[str, int] = {}
-        for name in beside:
+        taken = []
+        for old, path in metadata.paths.items():
+            if old in chosen:
+                continue
             self._carries = True
-            self._paths[name] = metadata.paths[name]
-            if name in metadata.objects:
-                self._objects[name] = self._copy(metadata.objects[name], numbers)
+            path = follow.path(path)
+            name = dotted(path) if path != metadata.paths[old] else old
+            if name in self._paths:
+                taken.append(name)
+            self._paths[name] = path
+            if old in metadata.tensors:
+                tensor = metadata.tensors[old]
+                chunks = (Chunk(c.offsets, c.sizes, self._copy(c.item, numbers)) for c in tensor.chunks)
+                self._tensors[name] = Tensor(tensor.dtype, tensor.shape, tuple(chunks))
+            elif follow.lists(path):
+                value = follow.names(self._read(old))
+                self._objects[name] = self._file(0).add(*_object_archive(name, value))
             else:
-                old = metadata.tensors[name]
-                chunks = (Chunk(c.offsets, c.sizes, self._copy(c.item, numbers)) for c in old.chunks)
-                self._tensors[name] = Tensor(old.dtype, old.shape, tuple(chunks))
+                self._objects[name] = self._copy(metadata.objects[old], numbers)
+        if taken:
+            raise UsageError("these names are taken by what else the folder holds", problems=sorted(taken))
+        follow.check()
+
+    def _read(self, name: str) -> object:
+        assert self._folder is not None
+        with Items(self._folder.path) as items:
+            return items.value(self._folder.metadata.objects[name], name)
 
     def _copy(self, item: Item, numbers: dict[str, int]) -> Item:
         assert self._folder is not None
@@ -174,4 +193,10 @@ def _archive(key: str, expr: Expr) -> tuple[Sequence[Part], Seal | None]:
     """The archive that ``torch.save`` would write of one tensor."""
     nodes, records = new_tensors({key: expr}, taken=())
     out = lay_out_zip(key, PREFIX, [*skeleton(Writer().write(nodes[key])), *records, VERSION])
+    return out.parts, out.seal
+
+
+def _object_archive(name: str, value: object) -> tuple[Sequence[Part], Seal | None]:
+    """The archive that ``torch.save`` would write of a plain value."""
+    out = lay_out_zip(name, PREFIX, [*skeleton(Writer().write(node_of(value))), VERSION])
     return out.parts, out.seal

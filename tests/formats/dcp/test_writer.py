@@ -19,7 +19,7 @@ from remap import api
 from remap.checkpoint import Checkpoint
 from remap.cli.main import cli
 from remap.errors import UsageError
-from remap.expr import Take
+from remap.expr import Concat, Take
 from remap.formats import registry
 from remap.formats.base import WriteOptions
 from remap.types import Catalog
@@ -95,6 +95,58 @@ def test_renamed_tensors_stay_in_their_dict(tmp_path):
     assert {k: list(v) for k, v in found.items() if k == "model"} == {"model": ["b.w"]}
     assert found["step"] == 1
     assert list(registry.open_catalog(folder).entries) == ["b.w"]
+
+
+def renamed(source: Catalog) -> dict[str, Take]:
+    return {f"net.{k}": Take(e) for k, e in source.entries.items()}
+
+
+def test_the_optimizers_state_follows_its_weights(ranks, tmp_path):
+    source = registry.open_catalog(ranks / "fsdp2")
+    folder = write(DCP, renamed(source), source, tmp_path / "out")
+    wanted = truth.moments()["optim.state.embed.weight.exp_avg"]
+    params = ["net.embed.weight", "net.gain"]
+    state = {
+        "state": {"net.embed.weight": {"exp_avg": torch.zeros(7, 3)}},
+        "param_groups": [{"params": 0, "lr": 0}],
+    }
+    dcp.load({"optim": state}, checkpoint_id=folder)
+    assert state["state"]["net.embed.weight"]["exp_avg"].equal(wanted)
+    assert set(params) < set(state["param_groups"][0]["params"])
+    assert state["param_groups"][0]["lr"] == 0.1
+    back = registry.open_catalog(folder)
+    again = write(
+        DCP, {k.removeprefix("net."): Take(e) for k, e in back.entries.items()}, back, tmp_path / "back"
+    )
+    assert not api.diff(api.catalog(ranks / "fsdp2", at=""), api.catalog(again, at=""))
+    extras = [
+        Checkpoint(registry.open_catalog(f)).extras["optim"]["param_groups"] for f in (ranks / "fsdp2", again)
+    ]
+    assert extras[0] == extras[1]
+
+
+def test_flattened_state_follows_too(tmp_path):
+    """As torchtitan saves it (``flatten_optimizer_state_dict``)."""
+    flat = {"state.a.w.exp_avg": torch.ones(2), "param_groups.a.w.lr": 0.1, "state.step": 3}
+    dcp.save(
+        {"model": {"a.w": torch.ones(2)}, "optimizer": flat}, checkpoint_id=tmp_path / "in", no_dist=True
+    )
+    source = registry.open_catalog(tmp_path / "in")
+    folder = write(DCP, {"b.w": Take(source.entries["a.w"])}, source, tmp_path / "out")
+    found = {"state.b.w.exp_avg": torch.zeros(2), "param_groups.b.w.lr": 0, "state.step": 0}
+    dcp.load({"optimizer": found}, checkpoint_id=folder)
+    assert found["state.b.w.exp_avg"].tolist() == [1, 1]
+    assert (found["param_groups.b.w.lr"], found["state.step"]) == (0.1, 3)
+
+
+def test_state_of_a_weight_that_is_gone_is_not_left_behind(ranks):
+    source = registry.open_catalog(ranks / "fsdp2")
+    tensors = renamed(source)
+    tensors["net.gain"] = Concat((tensors["net.gain"], tensors["net.gain"]))
+    del tensors["net.seen"]  # a buffer: it has no state
+    with pytest.raises(UsageError, match="can't follow") as caught:
+        DCP.lay_out(tensors, source, WriteOptions())
+    assert caught.value.problems == ("gain",)
 
 
 def test_a_name_that_something_else_has_is_refused(tmp_path):
