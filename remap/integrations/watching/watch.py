@@ -162,7 +162,8 @@ def caller() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(str(frame.f_globals.get("__name__", ""))):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    file = Path(frame.f_code.co_filename)
+    return f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}:{frame.f_lineno}"
 
 
 def _is_ours(module: str) -> bool:
