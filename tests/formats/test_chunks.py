@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -53,6 +54,41 @@ def test_a_tensor_cut_anywhere_is_put_together(cuts, by_columns, tmp_path):
     boxes = cut(whole, cuts, tmp_path, by_columns=by_columns)
     place = assemble(TensorSpec(I32, whole.shape), boxes[::-1], "k")
     assert read(place, whole.nbytes) == whole.tobytes()
+
+
+def halved(
+    offsets: list[int], sizes: list[int], generator: random.Random
+) -> list[tuple[list[int], list[int]]]:
+    """A box cut in two, and its parts again, now and then."""
+    dims = [d for d, n in enumerate(sizes) if n > 1]
+    if not dims or generator.random() < 0.3:
+        return [(offsets, sizes)]
+    d = generator.choice(dims)
+    k = generator.randrange(1, sizes[d])
+    after = [o + k * (i == d) for i, o in enumerate(offsets)]
+    first, second = ([*sizes[:d], n, *sizes[d + 1 :]] for n in (k, sizes[d] - k))
+    return halved(offsets, first, generator) + halved(after, second, generator)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_boxes_of_any_cuts(seed, tmp_path):
+    generator = random.Random(seed)
+    shape = [generator.randrange(1, 7) for _ in range(generator.randrange(1, 5))]
+    whole = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    parts = halved([0] * len(shape), shape, generator)
+    generator.shuffle(parts)
+    boxes = []
+    for number, (offsets, sizes) in enumerate(parts):
+        piece = whole[tuple(slice(o, o + n) for o, n in zip(offsets, sizes, strict=True))]
+        by_columns = generator.random() < 0.3
+        (tmp_path / str(number)).write_bytes(piece.tobytes("F" if by_columns else "C"))
+        strides = tuple(s // 4 for s in np.asarray(piece, order="F").strides) if by_columns else None
+        boxes.append(Box(tuple(offsets), tuple(sizes), Location(tmp_path / str(number), 0, strides)))
+    place = assemble(TensorSpec(I32, tuple(shape)), boxes, "k")
+    if isinstance(place, Location) and place.strides is not None:
+        assert place is boxes[0].place
+    else:
+        assert read(place, whole.nbytes) == whole.tobytes()
 
 
 def test_boxes_need_no_grid(tmp_path):

@@ -105,6 +105,37 @@ def test_the_pickle_knows_its_rank_better_than_the_name(copy):
     assert all(found[k].equal(v) for k, v in truth.weights().items())
 
 
+def older_meshes(folder, *, coordinate: bool) -> None:
+    """Save the files again with meshes as torch 2.8 and earlier pickled them: a tensor of the ranks."""
+    for rank in range(4):
+        state = torch.load(folder / f"rank{rank}.pt", weights_only=False)
+        for mesh in {
+            id(m): m for v in state["model"].values() if (m := getattr(v, "device_mesh", None))
+        }.values():
+            at = list(mesh._coordinate_on_dim)
+            tensor = torch.arange(4).view(2, 2) if len(at) == 2 else torch.tensor([rank % 2, rank % 2 + 2])
+            mesh.__dict__.clear()
+            mesh.__dict__.update({"device_type": "cpu", "mesh": tensor, "mesh_dim_names": None})
+            if coordinate:
+                mesh.__dict__["_coordinate_on_dim"] = at
+        torch.save(state, folder / f"rank{rank}.pt")
+
+
+def test_meshes_of_older_torch(copy):
+    folder = copy("grid-dtensor")
+    older_meshes(folder, coordinate=True)
+    found = Checkpoint(registry.open_catalog(folder))
+    assert all(found[k].equal(v) for k, v in truth.weights().items())
+
+
+def test_a_mesh_without_a_coordinate_is_refused(copy):
+    """The name of the file may be any; a guess would mix up the parts."""
+    folder = copy("grid-dtensor")
+    older_meshes(folder, coordinate=False)
+    with pytest.raises(InputError, match="does not say where in its mesh it lies"):
+        registry.open_catalog(folder)
+
+
 def test_files_of_two_models_are_named(copy, ranks):
     folder = copy("dtensor")
     shutil.copy(ranks / "grid-dtensor" / "rank3.pt", folder / "rank3.pt")

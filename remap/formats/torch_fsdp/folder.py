@@ -150,7 +150,7 @@ class _Joined:
             for key, node in found.items():
                 where = f"{file.path}: {key}"
                 if kind_of(node):
-                    part = read_part(node, file.contents, file.number, where)
+                    part = read_part(node, file.contents, where)
                     self._parts.setdefault(key, []).append((file, part))
                 elif key not in self._plain:
                     self._plain[key] = _whole(key, node, file.contents, where)

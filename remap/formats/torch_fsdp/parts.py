@@ -55,17 +55,12 @@ def kind_of(node: Value) -> str | None:
     return cls.name if cls.name in ("DTensor", "ShardedTensor") else None
 
 
-def read_part(node: Value, contents: Contents, number: int, where: str) -> Part:
-    """The part that a DTensor or ShardedTensor node describes.
-
-    number  of the file by its name; the rank, where the pickle does not say it
-
-    Raises Damaged, InputError.
-    """
+def read_part(node: Value, contents: Contents, where: str) -> Part:
+    """The part that a DTensor or ShardedTensor node describes. Raises Damaged, InputError."""
     assert type(node) is Call
     spec = _whole(node, where)
     if kind_of(node) == "DTensor":
-        return _dtensor(spec, _fields(node.args[3]), contents, number, where)
+        return _dtensor(spec, _fields(node.args[3]), contents, where)
     return _sharded(spec, node.args[3], contents, where)
 
 
@@ -79,16 +74,14 @@ def _whole(node: Call, where: str) -> TensorSpec:
     return TensorSpec(BY_NAME[made[1].name], _ints(made[2], where))
 
 
-def _dtensor(
-    spec: TensorSpec, state: Mapping[str, Value], contents: Contents, number: int, where: str
-) -> Part:
+def _dtensor(spec: TensorSpec, state: Mapping[str, Value], contents: Contents, where: str) -> Part:
     layout = _fields(state.get("_spec"))
     mesh = _fields(layout.get("mesh"))
     shape = _mesh_shape(mesh, contents, where)
     rank = plain(mesh.get("_rank"))
     coordinate = plain(mesh.get("_coordinate_on_dim"))
     if not isinstance(coordinate, (list, tuple)):
-        coordinate = _unravel(rank if type(rank) is int else number, shape)
+        raise InputError("a DTensor that does not say where in its mesh it lies", where=where)
     placements = [_placement(p, where) for p in items_of(layout.get("placements")) or ()]
     try:
         offsets, sizes = box_of(spec.shape, shape, coordinate, placements)
@@ -111,14 +104,6 @@ def _mesh_shape(mesh: Mapping[str, Value], contents: Contents, where: str) -> tu
     if ranks is None:
         raise InputError("a DTensor whose mesh does not say its shape", where=where)
     return ranks.shape
-
-
-def _unravel(rank: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    coordinate: list[int] = []
-    for size in reversed(shape):
-        rank, index = divmod(rank, size)
-        coordinate.append(index)
-    return tuple(reversed(coordinate))
 
 
 def _placement(node: Value, where: str) -> Placement:
