@@ -46,7 +46,8 @@ def _lines(pack: Pack) -> Iterator[str]:
     if pack.evidence:
         yield from ["", "## Evidence", ""]
         for e in pack.evidence:
-            place = " ".join(x for x in (e.project, e.path, e.url, f"at {e.commit}" if e.commit else "") if x)
+            parts = (e.project, e.version, e.path, e.url, f"at {e.commit}" if e.commit else "")
+            place = " ".join(p for p in parts if p)
             yield f"- {place}" + (f": {e.note}" if e.note else "")
     shown = next((e for e in pack.examples if e.fails is None), None)
     if shown is not None:

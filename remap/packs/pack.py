@@ -189,11 +189,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where a fact comes from."""
+    """Where a fact comes from: a file of a project at a commit, or in a release (``version``)."""
 
     project: str
     path: str = ""
     commit: str = ""
+    version: str = ""
     url: str = ""
     note: str = ""
 

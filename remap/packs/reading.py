@@ -96,7 +96,7 @@ def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pac
 
 def read_evidence(raws: Iterable[RawEvidence]) -> tuple[Evidence, ...]:
     """Where the facts come from."""
-    return tuple(Evidence(e.project, e.path, str(e.commit), e.url, e.note) for e in raws)
+    return tuple(Evidence(e.project, e.path, str(e.commit), str(e.version), e.url, e.note) for e in raws)
 
 
 def _members(node: Node | None) -> list[Node]:

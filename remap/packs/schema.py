@@ -98,6 +98,7 @@ class RawEvidence(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     project: str
     path: str = ""
     commit: Whole = ""
+    version: Whole = ""
     url: str = ""
     note: str = ""
 
