@@ -104,6 +104,7 @@ def layout(
     shard_size: int | None = None,
     tag: str | None = None,
     ranks: int | None = None,
+    under: str | None = None,
 ) -> tuple[Format, list[OutFile]]:
     """The format and the files that ``convert`` would write at ``destination``. Raises UsageError."""
     path = Path(destination)
@@ -111,7 +112,11 @@ def layout(
     fmt = registry.get(to or suffix or plan.catalog.format)
     if ranks is not None and fmt.name != "dcp":
         raise UsageError(f"{fmt.name} is not cut over ranks", remedy="write a DCP folder (--to dcp)")
-    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks)
+    if under is not None and fmt.name not in ("dcp", "torch"):
+        raise UsageError(
+            f"{fmt.name} files do not nest", remedy="leave out --under, or write --to dcp or torch"
+        )
+    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under)
     files = fmt.lay_out({o.key: o.expr for o in plan.outputs}, plan.catalog, options)
     return fmt, files if suffix else [*carried(plan.catalog.companions), *files]
 
@@ -130,6 +135,7 @@ def convert(
     shard_size: int | None = None,
     tag: str | None = None,
     ranks: int | None = None,
+    under: str | None = None,
     jobs: int | None = None,
     memory: int = MEMORY,
     sync: bool = False,
@@ -141,6 +147,7 @@ def convert(
     to          format; by default what the destination's suffix says, else the source's own
     shard_size  largest file in bytes
     ranks       ranks that every tensor is cut over, a file each (DCP)
+    under       where in the output the state dict is to lie, ``app.model`` (DCP, torch)
     memory      bytes that computed tensors may take together
     sync        return only when the disk has it: slower, and safe against a power cut
     progress    called with (number of files, bytes); gives the function that is told of bytes written
@@ -150,7 +157,7 @@ def convert(
     made = plan(source, rules, inverse=inverse, params=params, dtype=dtype, again=again, at=at)
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
-    fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag, ranks=ranks)
+    fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag, ranks=ranks, under=under)
     path = Path(destination)
     single = path.suffix in SUFFIXES
     total = sum(f.nbytes for f in files)
@@ -161,7 +168,7 @@ def convert(
             written = write_files(files, folder, jobs=jobs, memory=memory, sync=sync, progress=told)
             again_open = folder / path.name if single else folder
             carries = any(f.carries for f in files)
-            place = made.catalog.at if carries else None
+            place = under or None if under is not None else made.catalog.at if carries else None
             output = _reopen(fmt, again_open, place)
             checks.check_headers(made, output)
             rest = {k: Take(e) for k, e in output.entries.items() if k not in written.digests}

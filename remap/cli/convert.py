@@ -19,6 +19,7 @@ from remap.cli import options, terminal
 @click.option(
     "--ranks", type=click.IntRange(1), help="Cut every tensor over so many ranks, a file each (DCP)."
 )
+@click.option("--under", metavar="A.B", help="Where in the output the state dict is to lie (DCP, torch).")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
 @click.option(
     "--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take."
@@ -34,6 +35,7 @@ def command(
     shard_size: int | None,
     tag: str | None,
     ranks: int | None,
+    under: str | None,
     jobs: int | None,
     memory: int,
     sync: bool,
@@ -55,6 +57,7 @@ def command(
             shard_size=shard_size,
             tag=tag,
             ranks=ranks,
+            under=under,
             jobs=jobs,
             memory=memory,
             sync=sync,

@@ -87,12 +87,14 @@ class WriteOptions:
     tag         name of the step folder (DeepSpeed)
     name        file name, where the destination is one file; None where it is a folder
     ranks       ranks that every tensor is cut over (DCP), None for whole tensors
+    under       where in it the state dict is to lie, ``app.model`` (DCP, torch); None for where it lay
     """
 
     shard_size: int | None = None
     tag: str | None = None
     name: str | None = None
     ranks: int | None = None
+    under: str | None = None
 
 
 class Format(Protocol):

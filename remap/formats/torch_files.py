@@ -82,8 +82,13 @@ class Torch:
             raise UsageError("there is no tensor to be written")
         name = options.name or NAME
         groups = split_shards(tensors, options.shard_size)
+        if options.under is not None and len(groups) > 1:
+            raise UsageError(
+                "shards have their tensors at the root", remedy="give --under or --shard-size, not both"
+            )
         if len(groups) == 1:
-            return [_one_file(name, tensors, source)]
+            fresh = options.under is not None
+            return [emit(name, tensors, at=options.under) if fresh else _one_file(name, tensors, source)]
         check_names(tensors)
         stem, dot, suffix = name.rpartition(".")
         names = [

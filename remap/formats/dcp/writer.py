@@ -38,7 +38,7 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
         )
     check_names(tensors)
     folder = source.native if isinstance(source.native, Folder) else None
-    files = _Files(folder)
+    files = _Files(folder, options.under)
     if options.ranks:
         for key, expr in tensors.items():
             files.add(key, expr, _pieces(key, expr, options.ranks))
@@ -106,9 +106,12 @@ class _File:
 class _Files:
     """All files of the folder, and the metadata that grows with them."""
 
-    def __init__(self, folder: Folder | None) -> None:
+    def __init__(self, folder: Folder | None, under: str | None) -> None:
         self._folder = folder
+        self._moved = under is not None
         self._place: Path_ = folder.selection.at if folder else ()
+        if under is not None:
+            self._place = tuple(under.split(".")) if under else ()
         self._files: dict[int, _File] = {}
         self._tensors: dict[str, Tensor] = {}
         self._objects: dict[str, Item] = {}
@@ -128,12 +131,12 @@ class _Files:
             offsets = (piece.row, *(0,) * (len(sizes) - 1)) if sizes else ()
             chunks.append(Chunk(offsets, sizes, item))
         self._tensors[name] = Tensor(expr.spec.dtype, expr.spec.shape, tuple(chunks))
-        self._paths[name] = self._path(name)
+        self._paths[name] = self._path(name, key)
 
-    def _path(self, name: str) -> Path_:
+    def _path(self, name: str, key: str) -> Path_:
         """The path of a tensor: as it was, else a key of the innermost dict whose name it begins with."""
-        if self._folder is None:
-            return (name,)
+        if self._folder is None or self._moved:
+            return (*self._place, key)
         paths = self._folder.metadata.paths
         if name in paths:
             return paths[name]

@@ -248,6 +248,43 @@ def test_a_changed_byte_is_found(ranks, tmp_path):
     assert len(api.verify(tmp_path / "out")[1]) == 1
 
 
+@pytest.mark.parametrize("under", ["model", "app.model", "net"])
+def test_the_state_dict_lies_where_it_is_asked_to(under, ranks, tmp_path):
+    """torch's own loaders want a top-level name: https://github.com/pytorch/pytorch/issues/126047."""
+    api.convert(ranks / "full.pt", tmp_path / "out", to="dcp", under=under)
+    wanted = truth.weights()
+    state = nested = {k: torch.zeros_like(v) for k, v in wanted.items()}
+    for part in reversed(under.split(".")):
+        nested = {part: nested}
+    dcp.load(nested, checkpoint_id=tmp_path / "out")
+    assert all(state[k].equal(v) for k, v in wanted.items())
+    dcp_to_torch_save(tmp_path / "out", tmp_path / "out.pt")
+    api.convert(ranks / "full.pt", tmp_path / "direct.pt", under=under)
+    for file in ("out.pt", "direct.pt"):
+        found = torch.load(tmp_path / file, weights_only=True)
+        for part in under.split("."):
+            found = found[part]
+        assert found.keys() == wanted.keys()
+    assert api.verify(tmp_path / "out")[1] == []
+    assert api.verify(tmp_path / "direct.pt")[1] == []
+
+
+@pytest.mark.parametrize("under", ["", "net"])
+def test_a_state_dict_moves_and_the_rest_stays(under, ranks, tmp_path):
+    api.convert(ranks / "fsdp2", tmp_path / "out", under=under)
+    found = Checkpoint(api.catalog(tmp_path / "out", at=under or None))
+    assert all(found[k].equal(v) for k, v in truth.weights().items())
+    assert "optim.state.gain.exp_avg" in api.catalog(tmp_path / "out", at="").entries
+    assert api.verify(tmp_path / "out")[1] == []
+
+
+def test_safetensors_do_not_nest(ranks, tmp_path):
+    with pytest.raises(UsageError, match="safetensors files do not nest"):
+        api.convert(ranks / "full.pt", tmp_path / "out.safetensors", under="model")
+    with pytest.raises(UsageError, match="--under or --shard-size, not both"):
+        api.convert(ranks / "full.pt", tmp_path / "out", under="model", shard_size=200)
+
+
 def test_a_file_name_is_refused(tmp_path):
     source = source_of({"w": torch.ones(2)}, tmp_path / "in.safetensors")
     with pytest.raises(UsageError, match=r"DCP needs a folder, out\.pt is a file's name"):
