@@ -39,19 +39,19 @@ def suggest(table: Comparison, policy: str = "strict") -> tuple[Suggestion, ...]
 
 
 def _names(table: Comparison, before: dict[str, str], command: str) -> Iterator[Suggestion]:
-    for kind, (what, raw) in (
-        ("wrapper", wrapper.names(table)),
-        ("prefix", prefix.names(table)),
-        ("segments", segments.names(table)),
-    ):
+    taken = frozenset(before.values())
+    for kind, look in (("wrapper", wrapper.names), ("prefix", prefix.names), ("segments", segments.names)):
+        what, raw = look(table)
         changed = fitting(table, {k: n for k, n in raw.items() if k not in before})
-        names = before | {k: n for k, n in changed.items() if n not in before.values()}
+        names = before | {k: n for k, n in changed.items() if n not in taken}
         if len(names) <= len(before):
             continue
         text = next((t for t in _texts(kind, names, table, what) if _works(table, t, names)), "")
         if text:
             fix = f"{command} --write-fix {FIX}\n{command} -r {FIX}"
             yield Suggestion(kind, what, len(before), len(names), len(table.target.specs), fix, text, names)
+            if len(names) == min(len(table.target.specs), len(table.offered)):
+                return  # the simplest that explains everything is enough
 
 
 def _texts(kind: str, names: dict[str, str], table: Comparison, what: str) -> Iterator[str]:
