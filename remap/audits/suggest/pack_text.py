@@ -8,29 +8,37 @@ from collections.abc import Collection, Iterable, Mapping
 from remap.packs.keyset import numbers
 from remap.packs.template import LONGEST
 
+SINGLE = 100
+"""Keys that may have a rule each."""
 _LETTERS = "ijklmnopq"
 
 
 def prefix_text(old: str, new: str, what: str) -> str:
     """A pack that puts ``new`` in the place of ``old`` before every key."""
-    return _pack(what, [(f"{old}{{rest:path}}", f"{new}{{rest}}")], keep=False)
+    return _pack(what, [(f"{old}{{rest:path}}", f"{new}{{rest}}", False)], keep=False)
 
 
 def pack_text(names: Mapping[str, str], offered: Collection[str], what: str) -> str:
-    """A pack that gives ``names`` and keeps every other key of ``offered``."""
+    """A pack that gives ``names`` and keeps every other key of ``offered``.
+
+    Where keys of two kinds get names of one, which key had which could not be told backwards: key by key it
+    can, and where that would be too many rules, they go forwards only.
+    """
+    made = {key: _rule(key, name) for key, name in names.items()}
     makers: dict[str, set[str]] = {}
-    for key, name in names.items():
-        old, new = _rule(key, name)
+    for old, new in made.values():
         makers.setdefault(new, set()).add(old)
-    rules: dict[tuple[str, str], None] = {}
-    for key, name in names.items():
-        old, new = _rule(key, name)
-        rules[(old, new) if len(makers[new]) == 1 else (key, name)] = None
-    changed = [(old, new) for old, new in rules if old != new]
-    return _pack(what, changed, keep=any(names.get(k, k) == k for k in offered))
+    mixed = [k for k, (_, new) in made.items() if len(makers[new]) > 1 and names[k] != k]
+    single = frozenset(mixed) if len(mixed) <= SINGLE else frozenset()
+    rules: dict[tuple[str, str, bool], None] = {}
+    for key, (old, new) in made.items():
+        if names[key] != key:
+            forward = len(makers[new]) > 1 and key not in single
+            rules[(key, names[key], False) if key in single else (old, new, forward)] = None
+    return _pack(what, rules, keep=any(names.get(k, k) == k for k in offered))
 
 
-def _pack(what: str, rules: Iterable[tuple[str, str]], *, keep: bool) -> str:
+def _pack(what: str, rules: Iterable[tuple[str, str, bool]], *, keep: bool) -> str:
     lines = [
         "remap: 1",
         "pack: local/fix",
@@ -39,8 +47,9 @@ def _pack(what: str, rules: Iterable[tuple[str, str]], *, keep: bool) -> str:
         "stages:",
         "  - rules:",
     ]
-    for n, (old, new) in enumerate(rules):
+    for n, (old, new, forward) in enumerate(rules):
         lines += [f"      - id: r{n}", f"        from: {json.dumps(old)}", f"        to: {json.dumps(new)}"]
+        lines += ["        only: forward"] * forward
     if keep:
         lines += ["      - id: others", '        keep: "**"']
     return "\n".join(lines) + "\n"

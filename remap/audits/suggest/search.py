@@ -15,6 +15,8 @@ from remap.packs import read
 from remap.plan import make_plan
 
 TOLD = 3
+RULES = 400
+"""Rules that a suggested pack may have."""
 KINDS = ("wrapper", "pack", "prefix", "segments")
 """Of two that make as many keys match, the first is told."""
 FIX = "fix.yaml"
@@ -67,6 +69,8 @@ def _texts(kind: str, names: dict[str, str], table: Comparison, what: str) -> It
 
 def _works(table: Comparison, text: str, names: dict[str, str]) -> bool:
     """Does the pack give these names? It is tried, not believed."""
+    if text.count("- id:") > RULES:
+        return False  # no change that a person would call one
     try:
         plan = make_plan(packs.as_catalog(table), [read(text.encode(), FIX)])
     except RemapError:
