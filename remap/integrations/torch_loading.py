@@ -22,6 +22,7 @@ from remap.audits.target import Target
 from remap.errors import UsageError
 from remap.expr import Cast, Expr
 from remap.integrations.torch_model import target_of
+from remap.integrations.torch_places import check_whole
 from remap.integrations.torch_transfer import Transfer
 from remap.integrations.verdict import failure
 from remap.plan import Plan
@@ -56,11 +57,15 @@ def load_into(
             and the model takes that.
     assign  True puts the checkpoint's tensors into the model, False copies into the model's own memory. None
             assigns where the model's tensor is on the meta device or changes its type, and copies elsewhere.
+            An optimizer that was made before holds on to the tensors that were replaced.
     device  where assigned tensors go; by default where the model's tensor is, the CPU for those on meta
 
     The other arguments are those of ``audit``. Gives the report. Raises AuditFailed, which carries it, with
-    the model untouched; UsageError where types differ and ``dtype`` does not say what is to be done.
+    the model untouched; UsageError where types differ and ``dtype`` does not say what is to be done, or where
+    the model's tensors are not whole (ZeRO-3, FSDP1). Of a DTensor (FSDP2) each rank keeps its part: all
+    ranks load.
     """
+    check_whole(model)
     plan, report, loaded = examine(
         target_of(model),
         source,

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from remap.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
@@ -82,3 +84,30 @@ def on_meta(model: nn.Module) -> list[str]:
     """Parameters and buffers, those that no state dict has among them, that have no memory yet."""
     everything = [*model.named_parameters(), *model.named_buffers()]
     return [name for name, tensor in everything if tensor.is_meta]
+
+
+def check_whole(model: nn.Module) -> None:
+    """Raise UsageError where tensors were cut up behind the model's back: what is seen is not whole."""
+    where = [n or "the model" for n, m in model.named_modules() if type(m).__name__ == FSDP1]
+    where += [n for n, p in model.named_parameters() if hasattr(p, "ds_id")]  # deepspeed.zero.Init
+    if where:
+        raise UsageError(
+            "the model's parameters are cut up (FSDP1, or DeepSpeed's ZeRO-3)",
+            problems=where,
+            remedy="load before it is wrapped or initialised",
+        )
+
+
+FSDP1 = "FullyShardedDataParallel"
+
+
+def share(tensor: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+    """The part of a whole tensor that this rank holds where ``there`` is a DTensor; else all of it."""
+    if not torch.distributed.is_available():
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(there, DTensor):
+        return tensor
+    mesh = there.device_mesh
+    return distribute_tensor(tensor.to(mesh.device_type), mesh, there.placements)

@@ -19,7 +19,9 @@ from remap.dtypes import dtype as find_dtype
 from remap.errors import RemapError, UsageError
 from remap.expr import Cast, Expr, Take, ranges
 from remap.expr.blocks import evaluate
-from remap.integrations.torch_places import Place, on_meta, places, tied
+from remap.integrations.torch_places import Place, on_meta, places, share, tied
+from remap.integrations.watching.torch_state import quietly
+from remap.integrations.watching.watch import seen_strict
 from remap.types import Catalog
 from remap.verify import digests
 
@@ -60,11 +62,13 @@ class Transfer:
         self._check_memory(report)
         done: set[str] = set()
         try:
-            for unit in self._units():
-                self._load(unit, done)
+            with quietly():  # it was audited; a watch need not see the parts
+                for unit in self._units():
+                    self._load(unit, done)
         except RemapError as e:
             e.what += f" (the model is partly loaded: {len(done)} of {len(self.loaded)} tensors)"
             raise
+        seen_strict()
         left = on_meta(self.model)
         return replace(report, notes=(*report.notes, _on_meta(left))) if left else report
 
@@ -92,9 +96,9 @@ class Transfer:
         tensor, there = value(self.checkpoint, self.loaded[key]), place.tensor
         if not self._assigns(place, self.loaded[key]):
             with torch.no_grad():
-                there.copy_(tensor)
+                there.copy_(share(tensor, there))
             return
-        new = place.put(tensor.to(self._device(there)))
+        new = place.put(share(tensor.to(self._device(there)), there))
         for other in self.groups[key]:
             self.places[other].put(new)
 
@@ -109,9 +113,10 @@ class Transfer:
         state = {}
         for key in unit:
             tensor = value(self.checkpoint, self.loaded[key])
-            there = old.get(key)
-            move = assign and there is not None
-            state[key.removeprefix(prefix)] = tensor.to(self._device(there)) if move else tensor  # type: ignore[arg-type]
+            if key in old:
+                tensor = tensor.to(self._device(old[key])) if assign else tensor
+                tensor = share(tensor, old[key])
+            state[key.removeprefix(prefix)] = tensor
         result = owner.load_state_dict(state, strict=False, assign=assign)
         if result.unexpected_keys:
             raise UsageError(

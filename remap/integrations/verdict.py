@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from remap.audits.report import Report
 from remap.audits.suggest.suggestion import Suggestion
 from remap.errors import AuditFailed
-from remap.reports.groups import groups
+from remap.reports.parts.groups import groups
 
 
 def failure(reports: Sequence[Report], what: str) -> AuditFailed:

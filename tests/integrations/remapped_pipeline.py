@@ -23,7 +23,8 @@ PROGRAM = __file__
 
 @dataclass(frozen=True)
 class Remapped(Job):
-    """``how``: ``engine`` for the checkpoint engine; ``watch`` for DeepSpeed's own loading, watched."""
+    """``how``: ``engine`` for the checkpoint engine; ``watch`` for DeepSpeed's own loading, watched;
+    ``plain`` for that without a pipeline; ``parts`` for ``load_into`` of an FSDP2 model."""
 
     how: str = "engine"
     rules: tuple[str, ...] = ()
@@ -34,12 +35,14 @@ class Remapped(Job):
 
 def run(job: Remapped, stages: int) -> dict[str, Any]:
     """Load; say what was reported, and which tensors are not what they should be."""
+    if job.how in WITHOUT_PIPELINE:
+        return WITHOUT_PIPELINE[job.how](job)
     engine = build(job, stages)
     before = {k: v.clone() for k, v in pipeline_state(engine.module).items()}
     original = engine.checkpoint_engine
     error, reports = "", []
     try:
-        reports = load(engine, job) if job.how == "engine" else watch(engine, job)
+        reports = HOW[job.how](engine, job)
     except RemapError as e:
         error, reports = f"{type(e).__name__}: {e}", list(getattr(e, "reports", ()))
     after = pipeline_state(engine.module)
@@ -70,12 +73,61 @@ def load(engine: Any, job: Remapped) -> list[Any]:
     return [remapped.report]
 
 
+class Whole(torch.nn.ModuleDict):
+    """FSDP wants a model that runs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def load_parts(job: Remapped) -> dict[str, Any]:
+    """Into a model whose tensors are DTensors (FSDP2): copied, and put where nothing is yet."""
+    from integrations.magma_model import build as build_magma
+    from torch.distributed.fsdp import fully_shard
+
+    expected = torch.load(job.expected or "", weights_only=True)
+    wrong = []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            model = Whole(build_magma())
+        for layer in (*model.values(), model):
+            fully_shard(layer, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
+        remap.load_into(model, job.folder, job.rules, policy=job.policy)
+        state = model.state_dict()
+        wrong += [f"{device}: {k}" for k, v in expected.items() if not state[k].full_tensor().equal(v)]
+        part = state["0.word_embeddings.weight"].to_local()
+        wrong += [] if part.shape[0] == 256 else [f"{device}: {part.shape} of [512, 64]"]
+    return {"wrong": wrong}
+
+
+def watch_plain(job: Remapped) -> dict[str, Any]:
+    """An engine without a pipeline: its module in another wrapper loads nothing of it."""
+    import deepspeed
+
+    def plain(module: torch.nn.Module) -> Any:
+        return deepspeed.initialize(model=module, config={"train_micro_batch_size_per_gpu": 1})[0]
+
+    plain(torch.nn.Linear(2, 3)).save_checkpoint(job.folder)
+    try:
+        with remap.watch(policy=job.policy):
+            plain(torch.nn.Sequential(torch.nn.Linear(2, 3))).load_checkpoint(
+                job.folder, load_module_strict=False, load_module_only=True
+            )
+    except RemapError as e:
+        return {"error": str(e)}
+    return {"error": ""}
+
+
 def watch(engine: Any, job: Remapped) -> list[Any]:
     with remap.watch(policy=job.policy) as watched:
         engine.load_checkpoint(
             job.folder, load_module_only=True, load_module_strict=False, load_optimizer_states=False
         )
     return watched.reports
+
+
+HOW = {"engine": load, "watch": watch}
+WITHOUT_PIPELINE = {"plain": watch_plain, "parts": load_parts}
 
 
 if __name__ == "__main__":

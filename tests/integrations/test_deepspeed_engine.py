@@ -52,6 +52,7 @@ def results(
 
     hf = ("magma/from-hf",)
     jobs = [
+        job("watched, no pipeline", scratch / "plain", how="plain"),
         job("hugging face", pythia("fp32"), rules=hf, resave=str(scratch / "saved")),
         job("another type", pythia("fp16"), "fp16", rules=hf, fit="model"),
         job("another type, unasked", pythia("fp16"), "fp16", rules=hf),
@@ -60,6 +61,7 @@ def results(
         job("strict", pythia("fp32"), rules=hf, policy="strict"),
         job("watched, fine", magma, how="watch"),
         job("watched, not renamed", neox, how="watch"),
+        job("parts", pythia("fp32"), rules=hf, how="parts"),
         job("watched, nothing there", scratch / "empty", how="watch"),
     ]
     return launch(jobs, 2, scratch / "run", program=PROGRAM)
@@ -102,7 +104,7 @@ def test_a_type_that_differs_is_not_cast_unasked(results: Results) -> None:
 
 
 def test_the_engines_own_checkpoint_engine_saves_and_is_put_back(results: Results, scratch: Path) -> None:
-    assert all(s["put back"] for stages in results.values() for s in stages)
+    assert all(s.get("put back", True) for stages in results.values() for s in stages)
     saved = remap.open(scratch / "saved")
     assert len(saved) == 52 + 8 * LAYERS
     written = remap.open(scratch / "magma")
@@ -128,6 +130,15 @@ class TestWatch:
         assert "5.attention.attn_block.dense.weight" in second["error"]
         assert "magma/wrap-adapters" in first["error"]
 
+    def test_an_engine_without_a_pipeline_is_seen_as_its_module(self, results: Results) -> None:
+        for stage in results["watched, no pipeline"]:
+            assert "RM401 zero-overlap" in stage["error"]
+            assert "0.weight" in stage["error"]
+
     def test_an_engine_that_finds_no_checkpoint_fails(self, results: Results) -> None:
         for stage in results["watched, nothing there"]:
             assert "RM401 zero-overlap" in stage["error"]
+
+
+def test_of_a_model_in_parts_each_rank_loads_its_own(results: Results) -> None:
+    assert results["parts"] == [{"wrong": []}, {"wrong": []}]

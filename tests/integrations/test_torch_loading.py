@@ -213,6 +213,14 @@ class TestOwnLoadingCode:
         assert model[0].weight.eq(1).all()
 
 
+def test_parameters_that_are_not_whole_are_refused(tmp_path: Path) -> None:
+    model = nn.Linear(2, 3)
+    model.bias.ds_id = 0  # as deepspeed.zero.Init marks them
+    torch.save(nn.Linear(2, 3).state_dict(), tmp_path / "m.pt")
+    with pytest.raises(UsageError, match="cut up"):
+        remap.load_into(model, tmp_path / "m.pt")
+
+
 def test_a_damaged_file_says_that_the_model_is_partly_loaded(pythia: Pythia, tmp_path: Path) -> None:
     source = tmp_path / "m.pt"
     torch.save(read_tensors(pythia("fp16")), source)

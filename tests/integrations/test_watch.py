@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -76,6 +77,12 @@ class TestTorch:
         with pytest.raises(RuntimeError, match="size mismatch"), remap.watch() as watched:
             linear().load_state_dict(state("bias", bias=torch.ones(7)), strict=False)
         assert [f.key for f in watched.reports[0].of("shape-mismatch")] == ["bias"]
+
+    def test_load_into_is_a_strict_load(self, tmp_path: Path) -> None:
+        torch.save(nn.BatchNorm1d(2).state_dict(), tmp_path / "m.pt")
+        with remap.watch() as watched:
+            remap.load_into(nn.BatchNorm1d(2), tmp_path / "m.pt")
+        assert (watched.strict, watched.reports) == (1, [])
 
     def test_strict_loads_are_counted_only(self) -> None:
         with remap.watch() as watched:
@@ -236,6 +243,18 @@ class TestPeft:
             "base_model.model.embed_out.lora_A.weight",
             "base_model.model.embed_out.lora_B.weight",
         ]
+
+    def test_transformers_own_loading_of_adapters_is_two_loads(
+        self, parts: tuple[Any, Path], pythia: Callable[[str], Path]
+    ) -> None:
+        transformers = pytest.importorskip("transformers")
+        _, folder = parts
+        config = folder / "adapter_config.json"
+        values = json.loads(config.read_text()) | {"base_model_name_or_path": str(pythia("fp32"))}
+        config.write_text(json.dumps(values))
+        with remap.watch(policy="lora") as watched:
+            transformers.AutoModelForCausalLM.from_pretrained(folder)
+        assert sorted(r.counts["matched"] for r in watched.reports) == [10, 52]
 
     def test_prompts_are_seen_as_well(self, tmp_path: Path) -> None:
         peft = pytest.importorskip("peft")

@@ -1,4 +1,4 @@
-"""transformers' ``PreTrainedModel.from_pretrained``: never strict, by design.
+"""transformers' ``PreTrainedModel.from_pretrained`` and ``load_adapter``: never strict, by design.
 
 It renames, joins and fills in on its own, so what it loaded is what it says it did
 (``output_loading_info=True``): missing, unexpected and mismatched keys. What it hides from everybody
@@ -9,7 +9,9 @@ Source: transformers src/transformers/modeling_utils.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import inspect
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,20 @@ from remap.errors import RemapError
 from remap.formats import registry
 from remap.formats.keylist import UNKNOWN
 from remap.integrations.watching.patches import Patch
-from remap.integrations.watching.watch import Load, seen, watching
+from remap.integrations.watching.watch import Load, caller, seen, watching
 from remap.types import TensorSpec
 
 ASKED = "output_loading_info"
+
+
+class _Here(threading.local):
+    """What transformers said of the base model, and what that was, for each ``from_pretrained`` running."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Mapping[str, Any], Target] | None] = []
+
+
+_here = _Here()
 
 
 def _wrap(original: Any) -> Any:
@@ -33,19 +45,57 @@ def _wrap(original: Any) -> Any:
         if not watching():
             return function(cls, name, *args, **kwargs)
         wanted = kwargs.pop(ASKED, False)
-        model, info = function(cls, name, *args, **{**kwargs, ASKED: True})
-        _seen(model, info, name, kwargs)
+        _here.said.append(None)
+        try:
+            model, info = function(cls, name, *args, **{**kwargs, ASKED: True})
+        finally:
+            said = _here.said.pop()
+        about, target = said or (info, _target(model))
+        place = Path(str(name)) / str(kwargs.get("subfolder") or "")
+        seen(Load(str(name), _offered(target, about, place), target))
         return (model, info) if wanted else model
 
     return classmethod(from_pretrained)
 
 
-def _seen(model: Any, info: Mapping[str, Any], name: Any, kwargs: Mapping[str, Any]) -> None:
+def _wrap_finalize(original: Any) -> Any:
+    """transformers 5 forgets what it said of the base model where the folder is an adapter's."""
+    function = original.__func__
+
+    @functools.wraps(function)
+    def _finalize_model_loading(model: Any, *args: Any, **kwargs: Any) -> Any:
+        info = function(model, *args, **kwargs)
+        if _here.said:
+            _here.said[-1] = info.to_dict(), _target(model)
+        return info
+
+    return staticmethod(_finalize_model_loading)
+
+
+def _wrap_adapter(original: Callable[..., Any]) -> Callable[..., Any]:
+    """transformers 5 loads adapters by itself; 4 does it through PEFT, and returns nothing."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def load_adapter(self: Any, *args: Any, **kwargs: Any) -> Any:
+        info = original(self, *args, **kwargs)
+        if watching() and hasattr(info, "to_dict"):
+            asked = signature.bind(self, *args, **kwargs).arguments
+            name = asked.get("adapter_name") or "default"
+            folder = str(asked.get("peft_model_id") or f"adapter at {caller()}")
+            whole = _target(self)
+            own = {k: s for k, s in whole.specs.items() if name in k.split(".")}
+            target = Target(f"{whole.name}, adapter {name}", own)
+            seen(Load(folder, _offered(target, info.to_dict(), Path(folder)), target))
+        return info
+
+    return load_adapter
+
+
+def _target(model: Any) -> Target:
     from remap.integrations.torch_model import target_of
 
-    target = target_of(model)
-    place = Path(str(name)) / str(kwargs.get("subfolder") or "")
-    seen(Load(str(name), _offered(target, info, place), target))
+    return target_of(model)
 
 
 def _offered(target: Target, info: Mapping[str, Any], place: Path) -> dict[str, TensorSpec]:
@@ -70,4 +120,8 @@ def _specs(place: Path) -> dict[str, TensorSpec]:
         return {}
 
 
-PATCHES = [Patch("transformers.modeling_utils", "PreTrainedModel", "from_pretrained", _wrap)]
+PATCHES = [
+    Patch("transformers.modeling_utils", "PreTrainedModel", "from_pretrained", _wrap),
+    Patch("transformers.modeling_utils", "PreTrainedModel", "_finalize_model_loading", _wrap_finalize),
+    Patch("transformers.integrations.peft", "PeftAdapterMixin", "load_adapter", _wrap_adapter),
+]
