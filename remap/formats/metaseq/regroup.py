@@ -239,8 +239,13 @@ def _own(part: Part, shard: int, place: Place, key: str) -> Entry:
 
 
 def _order(metadata: Metadata, tensors: Mapping[str, Expr]) -> list[str]:
-    """Flat tensors and buffers in the order of the modules: the root's tensor, buffers, the units."""
+    """Flat tensors and buffers in the order of the modules: a buffer comes after the flat tensor of the
+    innermost unit that it lies in."""
     inside = {*metadata.names, *metadata.aliases}
-    flats = list(metadata.flats)
-    root = [k for k in flats if "." not in k]
-    return [*root, *(k for k in tensors if k not in inside), *(k for k in flats if k not in root)]
+    after: dict[str, list[str]] = {"": []} | {k: [] for k in metadata.flats}
+    paths = {k.rpartition(".")[0]: k for k in metadata.flats}
+    for name in tensors:
+        if name not in inside:
+            holders = [p for p in paths if not p or name.startswith(f"{p}.")]
+            after[paths[max(holders, key=len)] if holders else ""].append(name)
+    return [*after.pop(""), *(name for key, names in after.items() for name in (key, *names))]

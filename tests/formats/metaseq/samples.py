@@ -209,7 +209,7 @@ def shard(c: Case, weights: dict, moments: dict, j: int, i: int) -> dict[str, An
             drop = len(path) + 1 if path else 0
             unit["shared_param_info"] = [(EMBED[drop:], OUTPUT[drop:])]
         metadata.append(old_form(unit) if c.old_metadata else unit)
-        if path == "":
+        if path == ("decoder" if c.wrap == "decoder" else ""):
             model |= buffers(c)
     listed = [*buffers(c), *(["decoder.future_mask"] if c.buffers else [])]
     return around(c, j, i, model, state, {"param_metadata": metadata, "buffer_names": listed})
