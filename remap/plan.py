@@ -132,13 +132,20 @@ def make_plan(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the garbage collector: a plan is millions of small objects, and none of them is garbage."""
+    """Without the garbage collector: a plan is millions of small objects, and none of them is garbage.
+
+    At the end they are old at once (what is frozen and freed again is in the oldest generation), or the
+    next object that anybody makes would have all of them looked through.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -8,7 +8,7 @@ operations a key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Digits = tuple[str, ...]
@@ -18,6 +18,7 @@ RUN = r"(?<![0-9])(?:0|[1-9][0-9]{0,17})(?![0-9])"
 """A number in a key: a whole run of digits without leading zeros. ``007`` stays text."""
 
 _SPLIT = re.compile(f"({RUN})")
+_RUNS = re.compile("([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,37 @@ class KeySet:
         self.groups = {skel: _group(self.keys, several) for skel, several in found.items()}
 
     def _split(self, done: bytearray, found: dict[str, list[Rows]]) -> None:
-        split = _SPLIT.split
-        numbers: dict[str, list[Digits]] = {}
-        places: dict[str, list[int]] = {}
-        for place, key in enumerate(self.keys):
-            if done[place]:
-                continue
-            parts = split(key)
-            skel = "\0".join(parts[::2])
-            if skel not in numbers:
-                numbers[skel], places[skel] = [], []
-            places[skel].append(place)
-            numbers[skel].append(tuple(parts[1::2]))
-        for skel, tuples in numbers.items():
-            found.setdefault(skel, []).append(Rows(places[skel], tuple(zip(*tuples, strict=True))))
+        left = [place for place, known in enumerate(done) if not known] if any(done) else range(len(done))
+        for skel, rows in _grouped(self.keys, left, _RUNS.split):
+            if all(map(_plain, rows.columns)):
+                found.setdefault(skel, []).append(rows)
+            else:
+                for inner, some in _grouped(self.keys, rows.places, _SPLIT.split):
+                    found.setdefault(inner, []).append(some)
 
     def __len__(self) -> int:
         return len(self.keys)
+
+
+def _grouped(
+    keys: Sequence[str], places: Sequence[int], split: Callable[[str], list[str]]
+) -> Iterator[tuple[str, Rows]]:
+    numbers: dict[str, list[Digits]] = {}
+    grouped: dict[str, list[int]] = {}
+    for place in places:
+        parts = split(keys[place])
+        skel = "\0".join(parts[::2])
+        if skel not in numbers:
+            numbers[skel], grouped[skel] = [], []
+        grouped[skel].append(place)
+        numbers[skel].append(tuple(parts[1::2]))
+    for skel, tuples in numbers.items():
+        yield skel, Rows(grouped[skel], tuple(zip(*tuples, strict=True)))
+
+
+def _plain(column: Column) -> bool:
+    """Is every run of digits a number? If not, the slower pattern must say what is."""
+    return all((run[0] != "0" or len(run) == 1) and len(run) < 19 for run in set(column))
 
 
 def _group(keys: list[str], several: list[Rows]) -> Group:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from remap.ops import arithmetic
@@ -38,11 +39,15 @@ class Hit:
 
     def reading(self, name: str) -> Reading[str]:
         """The capture's text."""
-        return text(self.texts[name]) if name in self.texts else self.numbers[name].then(str)
+        if name in self.texts:
+            return text(self.texts[name])
+        return self.numbers[name].then(str, shared=True)
 
     def number(self, name: str) -> Reading[int]:
         """The int capture's value."""
-        return text(self.texts[name]).then(int) if name in self.texts else self.numbers[name].then(_there)
+        if name in self.texts:
+            return text(self.texts[name]).then(int, shared=True)
+        return self.numbers[name].then(_there, shared=True)
 
     def captures(self) -> dict[str, str]:
         """All captures of a hit that is of one key."""
@@ -52,6 +57,18 @@ class Hit:
 def _there(number: int | None) -> int:
     assert number is not None
     return number
+
+
+def _is_there(number: int | None) -> bool:
+    return number is not None
+
+
+@lru_cache(maxsize=1000)
+def _solved(tree: arithmetic.Arithmetic, name: str) -> Callable[[int], int | None]:
+    """What ``name`` is, by the number that ``tree`` is. One function for equal trees."""
+    solve = arithmetic.solver([tree], name)
+    assert solve is not None  # a template that can't be solved has no numbers
+    return lambda number: solve([number])
 
 
 def trouble(template: Template) -> str | None:
@@ -126,9 +143,13 @@ class Matcher:
     ) -> dict[str, Reading[int | None]]:
         numbers: dict[str, Reading[int | None]] = {}
         for name, solve in self._solvers.items():
-            values = [text(p).then(int) for e, p in indexed if arithmetic.names(e.tree) == {name}]
-            numbers[name] = together(values).then(solve)
-            checks.append(numbers[name].then(lambda found: found is not None))
+            of_name = [(e.tree, p) for e, p in indexed if arithmetic.names(e.tree) == {name}]
+            mine = [(tree, text(p).then(int, shared=True)) for tree, p in of_name]
+            if len(mine) == 1:
+                numbers[name] = mine[0][1].then(_solved(mine[0][0], name), shared=True)
+            else:
+                numbers[name] = together([value for _, value in mine]).then(solve)
+            checks.append(numbers[name].then(_is_there, shared=True))
         for e, pieces in indexed:
             needed = sorted(arithmetic.names(e.tree))
             if needed and all(n in texts for n in needed):

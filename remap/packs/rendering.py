@@ -6,15 +6,16 @@ at them; ``Written`` says so, and the next stage need not take them apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Union
 
 from remap.errors import PlanError
 from remap.ops import arithmetic
 from remap.packs.keyset import Column, Rows, numbers
 from remap.packs.matching import Hit
-from remap.packs.readings import Reading, text, together
+from remap.packs.readings import Reading, single, text, together
 from remap.packs.template import Capture, Index, Template, Text
 
 LARGEST = 10**18
@@ -86,15 +87,26 @@ def _capture(e: Capture, hit: Hit) -> list[Part]:
 
 def _index(e: Index, hit: Hit) -> Reading[str]:
     names = sorted(arithmetic.names(e.tree))
+    if len(names) == 1 and (memo := hit.number(names[0]).memo) is not None:
+        return single(hit.number(names[0]).slots[0], memo.then(_value(e.tree, names[0])), counts=True)
 
     def value(found: list[int]) -> str:
-        values = dict(zip(names, found, strict=True))
-        result = arithmetic.evaluate(e.tree, values)
-        if not 0 <= result < LARGEST:
-            raise PlanError(f"{e.tree} is {result} for {values}")
-        return str(result)
+        return _written(e.tree, dict(zip(names, found, strict=True)))
 
     return replace(together([hit.number(n) for n in names]).then(value), counts=True)
+
+
+@lru_cache(maxsize=1000)
+def _value(tree: arithmetic.Arithmetic, name: str) -> Callable[[int], str]:
+    """The number that ``tree`` is, by the number that ``name`` is. One function for equal trees."""
+    return lambda number: _written(tree, {name: number})
+
+
+def _written(tree: arithmetic.Arithmetic, values: Mapping[str, int]) -> str:
+    result = arithmetic.evaluate(tree, values)
+    if not 0 <= result < LARGEST:
+        raise PlanError(f"{tree} is {result} for {dict(values)}")
+    return str(result)
 
 
 def _known(
