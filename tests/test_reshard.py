@@ -695,3 +695,19 @@ def test_verify_compares_with_the_source(tmp_path):
     for path in truth.files.values():
         edit(path, lambda s: s["model"]["decoder.version"].add_(1))
     assert [p.split(":")[0] for p in verify(tmp_path / "out", against=truth.first)[1]] == ["decoder.version"]
+
+
+def test_a_tensor_that_metadata_does_not_name_is_kept_when_the_rest_is_flattened(tmp_path):
+    # RC: dropped; and the optimizer's state of all copied into every shard.
+    truth = make(tmp_path / "source", parts=1, shards=1)
+    reshard(truth.first, tmp_path / "u", unflatten=True)
+    edit(
+        tmp_path / "u" / "reshard-model_part-0.pt",
+        lambda s: s["model"].update({"decoder.odd": torch.ones(2)}),
+    )
+    reshard(tmp_path / "u", tmp_path / "out", fsdp=2)
+    states = shards_of(tmp_path / "out", "reshard-model_part-0-shard{}.pt")
+    assert [s["model"]["decoder.odd"].tolist() for s in states] == [[1, 1]] * 2
+    for state in states:
+        held = state["last_optimizer_state"]["state"][0]
+        assert held["exp_avg"].shape == state["model"]["flat_param_0"].shape

@@ -125,6 +125,7 @@ def catalog_of(
         opaque=tuple(sorted({c for p in checkpoint.parts for s in p.shards for c in s.opaque})),
         warnings=checkpoint.warnings,
         native=native,
+        peek=lambda name: torch_zip.read(first.path, at="model", state_dict=False).plain(name),
         stored=dict(_stored(checkpoint)) if stored else {},
     )
 

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 import torch
-from formats.metaseq.samples import EMBED, OUTPUT, edit, make, make_unflattened
+from formats.metaseq.samples import EMBED, FOREIGN, OUTPUT, edit, make, make_unflattened
 
+import remap
 from remap.errors import Damaged, InputError
 from remap.expr import Take
 from remap.expr.blocks import evaluate
@@ -62,6 +63,13 @@ def test_a_running_average_is_opened_like_the_model(tmp_path):
     truth = make(tmp_path, ema=True)
     wanted = {k: v * 0.5 for k, v in truth.weights.items()}
     assert_equal(tensors_at(truth.first, at="extra_state.ema"), wanted)
+
+
+def test_what_else_shard_0_holds_can_be_looked_at(tmp_path):
+    truth = make(tmp_path, foreign=True)
+    extras = remap.open(truth.files[1, 1]).extras
+    assert extras["optimizer_history"] == [{"optimizer_name": "MetaseqAdam", "num_updates": 3}]
+    assert extras["extra_state"]["train_iterator"]["tokenization_cache"].name == f"{FOREIGN}.LockingArray"
 
 
 def test_any_file_and_the_folder_give_the_same_catalog(tmp_path):
