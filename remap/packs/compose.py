@@ -19,7 +19,7 @@ from remap.packs.invert import rules_for
 from remap.packs.keyset import KeySet, Rows
 from remap.packs.owners import bind
 from remap.packs.pack import Direction, Pack, Rule, RuleStage, Stage, UnwrapStage, UseStage
-from remap.packs.params import Given, Resolved, recall, resolve
+from remap.packs.params import Given, Resolved, check_counts, recall, resolve
 from remap.packs.proof import prove
 from remap.packs.stage import Outcome, apply
 from remap.packs.unwrap import NAME, rewrap_rules, unwrap_rules
@@ -86,6 +86,8 @@ class Run:
     def _pack(self, pack: Pack, table: Table, with_: Mapping[str, str]) -> None:
         values = resolve(pack, table.keys, self.given, with_, lambda place: table.exprs[place].spec)
         self.applied.append(Applied(pack, self.direction, values))
+        if not self.partial:
+            check_counts(pack, table.keys)
         for stage in _ordered(pack, self.direction):
             if isinstance(stage, UseStage) and not values.hold(stage.when):
                 continue

@@ -49,7 +49,9 @@ def inverted(rule: Rule) -> Rule:
     sources = tuple(t.flipped() for t in rule.targets)
     targets = tuple(s.flipped() for s in rule.sources if isinstance(s, Template))
     ops = tuple(o for o in map(_undone, reversed(rule.ops)) if not isinstance(o, NoInverse))
-    return replace(rule, sources=sources, targets=targets, ops=ops, expect=None)
+    one_to_one = len(rule.sources) == len(rule.targets) == 1 and not any(rule.axes)
+    expect = rule.expect if one_to_one else None
+    return replace(rule, sources=sources, targets=targets, ops=ops, expect=expect)
 
 
 def _loosened(template: Template) -> Template:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from remap.errors import UsageError
+from remap.errors import PlanError, UsageError
 from remap.ops import arithmetic
 from remap.packs.keyset import KeySet
 from remap.packs.matching import Hit, Matcher
@@ -169,6 +169,39 @@ def _why(param: Param) -> str:
 
 def distinct(template: Template, keys: KeySet, most: int | None = None) -> int:
     """How many different captures ``template`` finds among the keys, counted up to ``most``."""
+    return len(captured(template, keys, most))
+
+
+def check_counts(pack: Pack, keys: KeySet) -> None:
+    """What is counted is complete from 0: layers 0, 1, 2 and 5 are not four layers. Raises PlanError.
+
+    Looked at wherever a parameter may be counted, also where its value came from elsewhere.
+    """
+    problems: list[str] = []
+    for param in pack.params.values():
+        for template in param.or_count:
+            numbers = {int(c) for (c,) in captured(template, keys)} if template.numbered else set()
+            if not numbers:
+                continue
+            gaps = sorted(set(range(max(numbers))) - numbers)
+            if gaps:
+                problems.append(f"{template.text}: {len(numbers)} are there, without {_few(gaps)}")
+            break
+    if problems:
+        raise PlanError(
+            "the checkpoint is not whole",
+            where=pack.name,
+            problems=problems,
+            remedy="convert the whole checkpoint: some of its files are missing, or belong to another",
+        )
+
+
+def _few(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+
+
+def captured(template: Template, keys: KeySet, most: int | None = None) -> set[tuple[str, ...]]:
+    """The different captures, each in the order of their names."""
     matcher = Matcher(template)
     names = sorted(template.captures)
     found: set[tuple[str, ...]] = set()
@@ -187,7 +220,7 @@ def distinct(template: Template, keys: KeySet, most: int | None = None) -> int:
                     found.add(tuple(column[row] for column in captured))
         if most is not None and len(found) >= most:
             break
-    return len(found)
+    return found
 
 
 def check_explicit(packs: tuple[Pack, ...], explicit: Mapping[str, str]) -> None:

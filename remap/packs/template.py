@@ -113,6 +113,11 @@ class Template:
         """Does it match something that it doesn't capture?"""
         return any(isinstance(e, Capture) and e.name is None for e in self.elements)
 
+    @property
+    def numbered(self) -> bool:
+        """Is a number all that it captures?"""
+        return [c.kind for c in self.captures.values()] == ["int"]
+
     def with_kinds(self, kinds: Mapping[str, Capture]) -> Template:
         """The same, with untyped captures declared as in ``kinds``."""
         done = [
