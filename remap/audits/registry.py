@@ -17,6 +17,7 @@ MODULES = (
     "shared.placeholder",
     "shared.shape",
     "shared.values",
+    "shared.number_kind",
     "shared.dtype",
     "shared.unverified",
     "shared.renamed",

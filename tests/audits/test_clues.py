@@ -108,3 +108,17 @@ def test_a_tower_of_which_a_part_is_there_is_not_absent() -> None:
     report = run({"w": [1], "visual.a.weight": [2]}, wanted, "magma")
     assert [f.key for f in report.of("missing-parameter")] == ["visual.b.weight"]
     assert not report.passed
+
+
+def test_an_adapter_of_another_kind_is_not_a_part_of_this_one() -> None:
+    """A MAGMA checkpoint with its adapters, into a model that was given LoRA as well."""
+    source = {"l.mlp.adapter.0.weight": [2, 4], "l.q.weight": [4, 3]}
+    wanted = {
+        **source,
+        "l.q.lora_A.weight": [2, 3],
+        "l.q.lora_B.weight": [4, 2],
+        "l.mlp.adapter.2.weight": [4, 2],
+    }
+    report = run(source, wanted, "lora")
+    assert {f.key for f in report.of("missing-adapter")} == {"l.q.lora_A.weight", "l.q.lora_B.weight"}
+    assert [f.key for f in report.of("partial-adapter")] == ["l.mlp.adapter.2.weight"]

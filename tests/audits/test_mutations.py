@@ -218,7 +218,7 @@ MUTATIONS: list[tuple[str, Callable[[Keys], Keys], str, str, str]] = [
         "integers",
         shaped("layers.3.attn.o.weight", f"i8[{HIDDEN},{HIDDEN}]"),
         "layers.3.attn.o.weight",
-        "dtype-mismatch",
+        "dtype-kind",
         "other numbers",
     ),
     (

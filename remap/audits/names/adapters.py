@@ -40,6 +40,11 @@ def kind(key: str) -> str:
     return found[0].strip(".") if found else ""
 
 
+def family(key: str) -> str:
+    """What its kind belongs to: ``lora`` for lora_A and lora_up; empty for what is no adapter."""
+    return kind(key).partition("_")[0].removesuffix("s")
+
+
 def partner(key: str) -> str:
     """The other factor of a pair; empty for what has none."""
     segments = key.split(".")

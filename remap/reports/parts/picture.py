@@ -16,7 +16,9 @@ WIDTH = 1000.0
 HEIGHT = 26
 GAP = 2
 ROWS = 4
-GRAVE = frozenset({"missing-parameter", "partial-adapter", "missing-stage", "shape-mismatch", "placeholder"})
+GRAVE = frozenset(
+    {"missing-parameter", "partial-adapter", "missing-stage", "shape-mismatch", "placeholder", "dtype-kind"}
+)
 """Where one of these is among them, it has the colour."""
 NARROW = 1.5
 """Modules that are narrower are not drawn."""

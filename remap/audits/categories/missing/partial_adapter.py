@@ -19,28 +19,27 @@ Example:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from remap.audits.category import Category
 from remap.audits.clues.nearest import Nearest
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.adapters import is_adapter
+from remap.audits.names.adapters import family
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
-    """Missing tensors of adapters where others are offered, matched or under strange names."""
-    missing = [k for k in table.missing if is_adapter(k)]
+    """Missing tensors of adapters where others of the family are offered, matched or under strange names."""
+    missing = {k: name for k in table.missing if (name := family(k))}
     if not missing:
         return
-    given = sum(1 for k in table.offered if is_adapter(k))
-    if not given:
-        return
+    given = Counter(name for k in table.offered if (name := family(k)))
     near = Nearest(table)
-    for key in missing:
-        yield self.missing(
-            table, key, near.detail(key) or f"the source has {given} other tensors of adapters"
-        )
+    for key, name in missing.items():
+        if given[name]:
+            others = f"the source has {given[name]} other tensors of this kind ({name})"
+            yield self.missing(table, key, near.detail(key) or others)
 
 
 CATEGORY = Category("RM109", "partial-adapter", "fail", find)

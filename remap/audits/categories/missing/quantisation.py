@@ -9,7 +9,7 @@ Example:
 
     source: {l.weight: "f32[4,4]"}
     target: {l.weight: "f8_e4m3[4,4]", l.weight_scale_inv: "f32[1,1]"}
-    finds: {l.weight_scale_inv: missing-quantisation, l.weight: dtype-mismatch}
+    finds: {l.weight_scale_inv: missing-quantisation, l.weight: dtype-kind}
 """
 
 from __future__ import annotations

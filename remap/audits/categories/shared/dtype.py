@@ -1,7 +1,6 @@
 """A tensor that both sides have in one shape, in different element types.
 
-Why: torch casts it while copying, silently: a wider type loses nothing, a narrower one rounds. From
-integers or fp8 to floats it is no cast but another number, unless its scales are applied.
+Why: torch casts it while copying, silently: a wider type loses nothing, a narrower one rounds.
 
 Remedy: convert with --dtype, or build the model in the checkpoint's type.
 
@@ -23,7 +22,7 @@ from remap.dtypes import DType
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
-    """Shared keys of another type."""
+    """Shared keys of another type; ``dtype-kind`` was asked before."""
     if table.unshaped:
         return
     for key, wanted in table.shared.items():
@@ -33,8 +32,6 @@ def find(self: Category, table: Comparison) -> Iterable[Finding]:
 
 
 def _what(given: DType, wanted: DType) -> str:
-    if not (given.is_float and wanted.is_float) or 1 in (given.itemsize, wanted.itemsize):
-        return f"{given.name} read as {wanted.name}: other numbers, not a cast"
     if given.itemsize > wanted.itemsize or {given.short, wanted.short} == {"f16", "bf16"}:
         return f"{given.name} rounded to {wanted.name}"
     return f"{given.name} widened to {wanted.name}"
