@@ -14,14 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zlib_ng.zlib_ng import crc32
-
 from remap.dtypes import dtype as find_dtype
-from remap.errors import Damaged, UsageError
-from remap.expr import Take, ranges
-from remap.stream.read import BUFFER, Sources, read_expr, read_runs
-from remap.stream.run import MEMORY
-from remap.types import Catalog, Entry, Location, TensorSpec
+from remap.errors import UsageError
+from remap.stream.whole import whole
+from remap.types import Catalog, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +50,7 @@ class Checkpoint(Mapping[str, "torch.Tensor"]):
         if entry.spec.numel == 0:
             found = th.empty(entry.spec.shape, dtype=kind)
         else:
-            found = th.frombuffer(_read(entry), dtype=kind).reshape(entry.spec.shape)
+            found = th.frombuffer(whole(entry), dtype=kind).reshape(entry.spec.shape)
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -75,8 +71,9 @@ class Checkpoint(Mapping[str, "torch.Tensor"]):
         return self.catalog.entries[key].spec
 
     def numpy(self, key: str) -> NDArray[np.generic]:
-        """The tensor as an array of its own memory; torch is not imported, unless the tensor is one
-        that has to be computed. Raises UsageError for types that NumPy has not, and as ``[key]`` does."""
+        """The tensor as an array of its own memory. torch is not imported, unless the tensor is one that
+        has to be computed (a cast, a sum). Raises UsageError for types that NumPy has not, and as
+        ``[key]`` does."""
         import numpy as np
 
         entry = self.catalog.entries[key]
@@ -87,7 +84,7 @@ class Checkpoint(Mapping[str, "torch.Tensor"]):
             )
         if entry.spec.numel == 0:
             return np.empty(entry.spec.shape, dtype=name)
-        return np.frombuffer(_read(entry), dtype=name).reshape(entry.spec.shape)
+        return np.frombuffer(whole(entry), dtype=name).reshape(entry.spec.shape)
 
     def state_dict(
         self, device: str | torch.device | None = None, dtype: str | torch.dtype | None = None
@@ -143,49 +140,3 @@ def _torch() -> Any:
             "torch is not installed", remedy="install it, or take NumPy arrays, checkpoint.numpy(key)"
         ) from None
     return torch
-
-
-def _read(entry: Entry) -> bytearray:
-    """The row-major bytes of a tensor, its checksum compared where its file has one."""
-    spec, where = entry.spec, entry.location
-    runs = ranges.lower(Take(entry))
-    if runs is None and isinstance(where, Location):
-        return _gathered(entry, where)
-    data = bytearray(spec.nbytes)
-    into = memoryview(data)
-    if runs is None:
-        for block in read_expr(Take(entry), MEMORY):
-            into[: len(block)] = block
-            into = into[len(block) :]
-        return data
-    crc = filled = 0
-
-    def room() -> memoryview:
-        return into[filled : filled + BUFFER]
-
-    with Sources() as sources:
-        for piece in read_runs(runs, sources, room):
-            crc = crc32(piece, crc)
-            filled += len(piece)
-    if where is not None and where.crc32 not in (None, crc):
-        raise Damaged(
-            f"the bytes have CRC-32 {crc:08x}, the file says {where.crc32:08x}",
-            where=f"{where.file}: {entry.key}",
-            remedy="the file is damaged; fetch or save it again",
-        )
-    return data
-
-
-def _gathered(entry: Entry, where: Location) -> bytearray:
-    """The elements of a strided tensor: all between its first and last are read, and picked from."""
-    import numpy as np
-
-    spec, strides = entry.spec, where.strides or ()
-    size = spec.dtype.itemsize
-    reach = size * (1 + sum((n - 1) * s for n, s in zip(spec.shape, strides, strict=True)))
-    whole = _read(
-        Entry(entry.key, TensorSpec(find_dtype("uint8"), (reach,)), Location(where.file, where.offset))
-    )
-    elements = np.frombuffer(whole, dtype=f"V{size}")
-    view = np.lib.stride_tricks.as_strided(elements, spec.shape, [s * size for s in strides])
-    return bytearray(view.tobytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,12 @@ from safetensors.torch import save_file
 import remap
 from remap import api
 from remap.checkpoint import Checkpoint
+from remap.dtypes import dtype as find_dtype
 from remap.errors import Damaged, UsageError
+from remap.expr import Cast, Concat, Permute, Reshape, Same, Slice, Take
+from remap.expr.blocks import evaluate
 from remap.pickles.graph import Opaque
+from remap.types import Derived, Entry
 
 
 @pytest.fixture
@@ -170,6 +175,43 @@ def test_a_key_list_has_specs_only(tmp_path):
     for read in (ck.__getitem__, ck.numpy):
         with pytest.raises(UsageError, match="only the key list is known"):
             read("w")
+
+
+def derived(file, make) -> Checkpoint:
+    """A checkpoint of one tensor that no file holds as it is."""
+    catalog = api.catalog(file)
+    expr = make({k: Take(e) for k, e in catalog.entries.items()})
+    return Checkpoint(replace(catalog, entries={"d": Entry("d", expr.spec, Derived(expr))}))
+
+
+MOVES = {
+    "columns": lambda t: Concat((t["w"], Slice(t["w"], 1, 1, 3)), 1),
+    "other axes": lambda t: Permute(Reshape(t["w"], (2, 3, 2)), (2, 0, 1)),
+    "copies": lambda t: Same((Slice(t["t"], 0, 0, 2), Slice(t["t"], 0, 0, 2))),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_tensors_in_pieces_are_put_together(name, file, monkeypatch):
+    ck = derived(file, MOVES[name])
+    wanted = evaluate(MOVES[name]({k: Take(e) for k, e in api.catalog(file).entries.items()}))
+    assert torch.equal(ck["d"], wanted)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert np.array_equal(ck.numpy("d"), wanted.numpy())
+
+
+def test_copies_that_do_not_agree_are_refused(file):
+    ck = derived(file, lambda t: Same((Slice(t["w"], 1, 0, 1), Slice(t["w"], 1, 1, 2))))
+    with pytest.raises(Damaged, match="do not agree"):
+        ck["d"]
+
+
+def test_what_is_computed_takes_torch(file, monkeypatch):
+    ck = derived(file, lambda t: Cast(t["w"], find_dtype("float64")))
+    assert ck["d"].dtype == torch.float64
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match="has to be computed, which takes torch"):
+        ck.numpy("d")
 
 
 WITHOUT_TORCH = """
