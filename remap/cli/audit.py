@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remap.cli import options, terminal
 from remap.errors import DestinationError, UsageError
+
+if TYPE_CHECKING:
+    from remap.audits.suggest.suggestion import Suggestion
 
 FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
 
@@ -29,7 +34,9 @@ FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
 )
 @options.conversion
 @click.option(
-    "--policy", metavar="POLICY", help="strict (default), magma, lora, finetune-head, or a YAML file."
+    "--policy",
+    metavar="POLICY",
+    help="strict (default), magma, lora, adapter, finetune-head, or a YAML file.",
 )
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report there.")
@@ -80,7 +87,7 @@ def command(
         with Path(summary).open("a") as file:
             file.write(registry.render(report, "markdown"))
     if write_fix is not None:
-        _write_fix(write_fix, [s.pack for s in report.suggestions if s.pack])
+        _write_fix(write_fix, report.suggestions)
     if form != "text" or output is not None:
         terminal.note(str(report))
     raise SystemExit(report.exit_code)
@@ -96,9 +103,11 @@ def _write(path: Path | None, text: str) -> None:
         raise DestinationError(f"can't be written: {e.strerror}", where=path) from None
 
 
-def _write_fix(path: Path, packs: list[str]) -> None:
-    if not packs:
+def _write_fix(path: Path, suggestions: Sequence[Suggestion]) -> None:
+    if not suggestions:
         terminal.note("no fix was written: no prefix, wrapper or renamed segment explains what is missing")
-        return
-    _write(path, packs[0])
-    terminal.note(f"written: {path}; read it, then use it with -r {path}")
+    elif not suggestions[0].pack:
+        terminal.note(f"no fix was written: {suggestions[0].what} does it: {suggestions[0].command}")
+    else:
+        _write(path, suggestions[0].pack)
+        terminal.note(f"written: {path}; read it, then use it with -r {path}")

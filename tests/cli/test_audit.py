@@ -12,6 +12,9 @@ import pytest
 import torch
 
 
+KEYS = Path(__file__).parent.parent / "data" / "keys"
+
+
 @pytest.fixture
 def lists(tmp_path, monkeypatch):
     """Key lists a (wrapped), b, and c, which has one key more than b."""
@@ -68,6 +71,15 @@ def test_no_fix_where_none_is_found(remap, lists):
     ran = remap("audit", "b.json", "--against", "c.json", "--write-fix", "fix.yaml")
     assert "no fix was written" in ran.err
     assert not Path("fix.yaml").exists()
+
+
+def test_an_installed_pack_needs_no_fix(remap, lists):
+    old, new = (KEYS / version / "gptneox__pythia-14m.json.gz" for version in ("t4.57.6", "t5.24.0"))
+    ran = remap("audit", old, "--against", new, "--write-fix", "fix.yaml")
+    assert ran.code == 1
+    assert "no fix was written: the pack transformers/gptneox-4-to-5 does it: remap audit" in ran.err
+    assert not Path("fix.yaml").exists()
+    assert remap("audit", old, "--against", new, "-r", "transformers/gptneox-4-to-5").code == 0
 
 
 def test_a_policy_file(remap, lists):
