@@ -152,6 +152,13 @@ def test_extras_are_plain_values(file):
     assert "optimizer, step" in repr(extras)
 
 
+def test_extras_of_deepspeed(tmp_path):
+    step = tmp_path / "global_step1"
+    step.mkdir()
+    torch.save({"module": {"w": torch.ones(2)}, "args": {"layers": 2}}, step / "mp_rank_00_model_states.pt")
+    assert dict(remap.open(tmp_path).extras) == {"args": {"layers": 2}}
+
+
 def test_at_opens_another_state_dict(file):
     assert remap.open(file, at="ema")["w"].sum() == 66 + 12
 

@@ -64,6 +64,7 @@ class DeepSpeed:
             extras=tuple(k for k in read.extras if k not in MODULE_ONLY),
             companions=companions(path.parent),
             warnings=(warning,) if stale else (),
+            peek=read.peek,
             native=read,
         )
 

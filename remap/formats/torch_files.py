@@ -25,12 +25,10 @@ from remap.formats.index import (
     split_shards,
 )
 from remap.formats.torch_emit import check_names, emit
-from remap.formats.torch_locate import follow, resolve
 from remap.formats.torch_rebuild import rebuild
 from remap.formats.torch_rewrite import rewrite
 from remap.formats.torch_state import TorchFile
 from remap.formats.torch_zip import is_torch, read
-from remap.pickles.graph import plain
 from remap.types import Catalog, Entry
 
 NAME = "pytorch_model.bin"
@@ -190,8 +188,7 @@ def _peek(files: Sequence[TorchFile], name: str) -> object:
     """The plain value of an extra. Raises KeyError, UsageError where its name is no text."""
     for file in files:
         if name in file.extras:
-            root = file.contents.walked.root
-            return plain(follow(root, resolve(root, name, file.path)))
+            return file.peek(name)
     raise KeyError(name)
 
 

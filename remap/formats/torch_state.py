@@ -85,6 +85,11 @@ class TorchFile:
         """The keys at the top level of the file, () where its root is no dict."""
         return tuple(plain(k) for k, _ in mapping_pairs(self.contents.walked.root) or ())
 
+    def peek(self, name: str) -> object:
+        """The Python value at a dotted path, as ``extras`` names it. Raises UsageError for another."""
+        root = self.contents.walked.root
+        return plain(follow(root, resolve(root, name, self.path)))
+
     def plain(self, *path: Step) -> object:
         """The Python value at ``path``: None, bool, int, float, str, bytes, list, tuple or dict.
 
