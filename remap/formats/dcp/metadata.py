@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from remap.dtypes import BY_NAME, DType
 from remap.errors import Damaged, Hostile, InputError
+from remap.formats.torch_locate import NOT_MODEL, WRAPPERS
 from remap.pickles.graph import attributes, items_of, key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Call, Global, Value
 from remap.pickles.screen import screen
@@ -216,8 +217,8 @@ class _Reader:
         return Item(file, offset, nbytes)
 
     def _paths(self, names: tuple[str, ...]) -> dict[str, Path_]:
-        """Paths as the planner noted them; a name without is a path of one."""
-        paths: dict[str, Path_] = {name: (name,) for name in names}
+        """Paths as the planner noted them; where it noted none, a name tells the model from the rest."""
+        paths: dict[str, Path_] = {name: _guess(name) for name in names}
         for key, value in mapping_pairs(self._fields.get("planner_data")) or ():
             name, path = key_of(key), plain(value)
             if isinstance(name, str) and name in paths and isinstance(path, tuple) and path:
@@ -225,6 +226,12 @@ class _Reader:
                     raise self._damaged(f"{name!r} has the path {path!r}")
                 paths[name] = path
         return paths
+
+
+def _guess(name: str) -> Path_:
+    """The path of a name of which no planner noted any: ``model.`` and ``optimizer.`` are taken off."""
+    head, _, rest = name.partition(".")
+    return (head, rest) if rest and (head in WRAPPERS or head.startswith(NOT_MODEL)) else (name,)
 
 
 def _fields(node: Value) -> dict[str, Value]:

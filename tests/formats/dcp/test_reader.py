@@ -137,6 +137,15 @@ def test_a_state_dict_at_the_root(tmp_path):
     assert list(found.extras) == ["optimizer", "train_state"]
 
 
+def test_names_without_paths(plain):
+    """A planner that does not flatten (Megatron's) notes none."""
+    edit(plain, lambda m: setattr(m, "planner_data", None))
+    found = opened(plain)
+    assert list(found) == ["w", "scale", "none"]
+    assert list(found.extras) == ["optim", "step"]
+    assert list(opened(plain, at="optim")) == ["state.w.exp_avg"]
+
+
 def test_an_application_around_the_model(tmp_path):
     dcp.save(
         {"app": {"model": {"w": torch.ones(2)}, "optim": {"m": torch.ones(2)}}},
