@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-
 KEYS = Path(__file__).parent.parent / "data" / "keys"
 
 
@@ -186,6 +185,17 @@ def test_a_real_conversion_passes(remap, pythia, tmp_path):
     ran = remap("audit", back, "--against", pythia("fp32"), "--values")
     assert ran.code == 0
     assert "52  RM001  matched" in ran.out
+
+
+def test_values_are_compared_through_a_pack(remap, pythia, tmp_path):
+    out = tmp_path / "magma.safetensors"
+    pack = ("-r", "magma/from-hf")
+    assert remap("convert", pythia("fp32"), out, *pack).code == 0
+    ran = remap("audit", pythia("fp32"), "--against", out, *pack, "--values", "--format", "json")
+    found = json.loads(ran.out)
+    assert ran.code == 0
+    assert found["counts"] == {"renamed": 52}
+    assert all(f["detail"].endswith("; the same values") for f in found["findings"])
 
 
 def test_names_need_no_torch(lists):

@@ -125,27 +125,55 @@ def test_the_same_tensor_under_another_name_shows_its_source() -> None:
     assert (key, leaf["f"], leaf["s"]) == ("new.w", "renamed", ["old.w"])
 
 
-def test_it_is_drawn(text: str, page: Page, tmp_path: Path) -> None:
-    """What is wrong is open at first; what is loaded is closed."""
-    if CHROMIUM is None:
-        shown = [path for path, leaf in leaves(page.tree) if leaf["v"] == "fail"]
-        assert {"up.weight", "new.weight"} <= set(shown)
-        return
-    file = tmp_path / "report.html"
-    file.write_text(text)
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ]
-    drawn = subprocess.run(
-        [*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+def draw(text: str, folder: Path, script: str = "") -> list[str]:
+    """The rows of the tree that a Chromium draws, after ``script``; how many tensors it says are shown,
+    last."""
+    assert CHROMIUM is not None
+    file = folder / "report.html"
+    file.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", profile, "--dump-dom", file.as_uri()]
+    drawn = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert "<img" not in drawn.partition('<script type="application/json"')[0], (
+        "a hostile key is shown as text"
+    )
     rows = [row.partition("</div>")[0] for row in drawn.split('role="treeitem"')[1:]]
+    return [*rows, drawn.partition('id="shown">')[2].partition("<")[0]]
+
+
+def test_what_is_wrong_is_open_at_first(text: str, page: Page, tmp_path: Path) -> None:
+    if CHROMIUM is None:
+        assert {p for p, leaf in leaves(page.tree) if leaf["v"] == "fail"} >= {"up.weight", "new.weight"}
+        return
+    *rows, shown = draw(text, tmp_path)
+    assert shown == "7 tensors"
     assert any("shape-mismatch" in r and "transposed" in r for r in rows)
     assert any('aria-expanded="true"' in r and "<b>up</b>" in r for r in rows)
-    assert any("&lt;/script&gt;" in r for r in rows), "a hostile key is shown as text"
-    assert "7 tensors" in drawn
-    assert "<img" not in drawn
+    assert any("&lt;/script&gt;" in r for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("script", "shown", "keys"),
+    [
+        ('words.value = "L.1"; words.dispatchEvent(new Event("input"))', "1 tensor", {"l.1.w"}),
+        (
+            'category.value = "missing-parameter"; category.dispatchEvent(new Event("change"))',
+            "2 tensors",
+            {"head.weight", "new.weight"},
+        ),
+        (
+            'document.getElementById("wrong").click()',
+            "5 tensors",
+            {"up.weight", "head.weight", "new.weight", EVIL, "l.0.rotary_emb.inv_freq"},
+        ),
+    ],
+)
+def test_the_tree_is_filtered(
+    text: str, page: Page, tmp_path: Path, script: str, shown: str, keys: set[str]
+) -> None:
+    if CHROMIUM is None:
+        assert keys <= dict(leaves(page.tree)).keys()
+        return
+    *rows, said = draw(text, tmp_path, script)
+    assert said == shown
+    assert sum('class="said"' in r for r in rows) == len(keys)
