@@ -233,13 +233,7 @@ def _agreed(expr: Same, box: Box) -> Tensor:
                 f"{_origin(part)} differs by up to {(other.double() - first.double()).abs().max():.3g}"
             )
     if odd:
-        raise Damaged(
-            "copies of one tensor do not agree",
-            where=_origin(expr.parts[0]),
-            problems=odd,
-            remedy="the files are of different steps, or the run drifted apart; take the first copies by "
-            "`remap reshard --replicas first`",
-        )
+        raise ranges.disagreement(_origin(expr.parts[0]), odd)
     return first
 
 

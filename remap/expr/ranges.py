@@ -10,12 +10,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Union
 
-from remap.errors import UsageError
-from remap.expr.nodes import Cast, Concat, Constant, Expr, Pad, Permute, Reshape, Slice, Take
+from remap.errors import Damaged, UsageError
+from remap.expr.nodes import (
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Pad,
+    Permute,
+    Reshape,
+    Same,
+    Slice,
+    Take,
+    takes,
+)
 from remap.types import Derived, Scattered, Span
 
 SMALLEST_RUN = 1024
@@ -29,7 +41,19 @@ class Fill:
     nbytes: int
 
 
-Run = Union[Span, Fill]
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Bytes that lie in several places, and have to be the same in all; ``names`` says what each is."""
+
+    spans: tuple[Span, ...]
+    names: tuple[str, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return self.spans[0].nbytes
+
+
+Run = Union[Span, Fill, Copies]
 
 
 def lower(expr: Expr) -> list[Run] | None:
@@ -55,7 +79,9 @@ def lower(expr: Expr) -> list[Run] | None:
         return _pad(expr)
     if isinstance(expr, Constant):
         return [Fill(expr.spec.nbytes)] if expr.value == 0 else None
-    return None  # copies are to be compared, and arithmetic is to be done
+    if isinstance(expr, Same):
+        return _same(expr)
+    return None  # arithmetic is to be done
 
 
 def _take(take: Take) -> list[Run] | None:
@@ -151,6 +177,35 @@ def _pad(node: Pad) -> list[Run] | None:
     return out.runs
 
 
+def _same(node: Same) -> list[Run] | None:
+    lowered = [lower(p) for p in node.parts]
+    streams = [Stream(runs) for runs in lowered if runs is not None]
+    if len(streams) < len(lowered):
+        return None
+    if len(lowered) == 1:
+        return lowered[0]
+    names = tuple(next(takes(p)).entry.key for p in node.parts)
+    out: list[Run] = []
+    for start, stop in pairwise(sorted({n for s in streams for n in s.starts})):
+        pieces = [run for s in streams for run in s.cut(start, stop - start)]
+        spans = tuple(p for p in pieces if isinstance(p, Span))
+        if len(spans) < len(pieces):
+            return None  # padding, or copies of copies
+        out.append(Copies(spans, names))
+    return out
+
+
+def disagreement(first: str, others: Sequence[str]) -> Damaged:
+    """The error for copies that differ: where the ``first`` is, a line for each of the ``others``."""
+    return Damaged(
+        "copies of one tensor do not agree",
+        where=first,
+        problems=others,
+        remedy="the files are of different steps, or the run drifted apart; for model parts, "
+        "`remap reshard --replicas first` takes the first copies",
+    )
+
+
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides, in elements, of a tensor without gaps."""
     return tuple(accumulate(reversed(shape[1:]), initial=1, func=lambda a, b: a * b))[::-1] if shape else ()
@@ -208,13 +263,22 @@ class Stream:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
-        self._starts = list(accumulate((r.nbytes for r in runs), initial=0))
+        self.starts = list(accumulate((r.nbytes for r in runs), initial=0))
 
     def cut(self, start: int, nbytes: int) -> Iterator[Run]:
         """The runs that hold bytes ``start`` to ``start + nbytes`` of the stretch."""
-        i = bisect_right(self._starts, start) - 1
+        i = bisect_right(self.starts, start) - 1
         while nbytes:
-            run, skip = self._runs[i], start - self._starts[i]
+            run, skip = self._runs[i], start - self.starts[i]
             length = min(run.nbytes - skip, nbytes)
-            yield Fill(length) if isinstance(run, Fill) else Span(run.file, run.offset + skip, length)
+            yield cut_run(run, skip, length)
             start, nbytes, i = start + length, nbytes - length, i + 1
+
+
+def cut_run(run: Run, skip: int, nbytes: int) -> Run:
+    """``nbytes`` of a run, from byte ``skip`` of it on."""
+    if isinstance(run, Span):
+        return Span(run.file, run.offset + skip, nbytes)
+    if isinstance(run, Fill):
+        return Fill(nbytes)
+    return Copies(tuple(Span(s.file, s.offset + skip, nbytes) for s in run.spans), run.names)

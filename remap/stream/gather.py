@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from remap.errors import Damaged
-from remap.expr.ranges import Fill, Run
+from remap.expr.ranges import Copies, Fill, Run
 
 SHORT = 1 << 16
 """Bytes. Runs from this length on are read one by one: the call is little beside the copy."""
@@ -23,15 +23,15 @@ AT_ONCE = 1024
 def gather(runs: Sequence[Run], start: int, into: memoryview, fd: Callable[[Path], int]) -> tuple[int, int]:
     """Read short runs from number ``start`` on, as many as fit ``into`` one after another.
 
-    Gives how many runs and bytes that were; (0, 0) where the first is not short or doesn't fit.
-    Raises Damaged where a file ends too early.
+    Gives how many runs and bytes that were; (0, 0) where the first is not short, doesn't fit, or is to
+    be compared. Raises Damaged where a file ends too early.
     """
     chains: dict[Path, _Chain] = {}
     filled = count = 0
     for number in range(start, len(runs)):
         run = runs[number]
         stop = filled + run.nbytes
-        if run.nbytes >= SHORT or stop > len(into):
+        if run.nbytes >= SHORT or stop > len(into) or isinstance(run, Copies):
             break
         place = into[filled:stop]
         if isinstance(run, Fill):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from remap.expr import Expr, blocks, ranges
+from remap.stream.copies import read_copies
 from remap.stream.gather import ended, gather
 
 BUFFER = 1 << 20
@@ -61,6 +62,9 @@ def read_runs(
 
 def _read_run(run: ranges.Run, sources: Sources, room: Callable[[], memoryview]) -> Iterator[memoryview]:
     """The bytes of one run."""
+    if isinstance(run, ranges.Copies):
+        yield from read_copies(run, sources.fd, room)
+        return
     left = run.nbytes
     while left:
         into = room()[:left]

@@ -243,6 +243,16 @@ def test_a_derived_tensor_lowers_and_computes_as_its_expression(file):
     assert derived.entry.location.file == file
 
 
+def test_copies_lower_to_stretches_that_are_to_be_compared(file, pieces):
+    scattered, _ = pieces
+    whole = Take(Entry("u", scattered.spec, Location(file, 8)))
+    runs = ranges.lower(Slice(Same((whole, scattered)), 0, 2, 7))
+    assert [run.names for run in runs] == [("u", "t")] * len(runs)
+    assert runs[0].spans[0] == Span(file, 8 + 4 * 16, 4 * 5)
+    assert sum(run.nbytes for run in runs) == 4 * 40
+    assert copied([run.spans[1] for run in runs]) == copied(ranges.lower(Slice(scattered, 0, 2, 7)))
+
+
 def test_copies_that_agree_are_one_tensor(file):
     expr, value = take(file, (8, 4))
     assert torch.equal(blocks.evaluate(Same((expr, expr))), value)

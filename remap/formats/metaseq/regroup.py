@@ -242,7 +242,7 @@ def _order(metadata: Metadata, tensors: Mapping[str, Expr]) -> list[str]:
     """Flat tensors and buffers in the order of the modules: a buffer comes after the flat tensor of the
     innermost unit that it lies in."""
     inside = {*metadata.names, *metadata.aliases}
-    after: dict[str, list[str]] = {"": []} | {k: [] for k in metadata.flats}
+    after: dict[str, list[str]] = {k: [] for k in ("", *metadata.flats)}
     paths = {k.rpartition(".")[0]: k for k in metadata.flats}
     for name in tensors:
         if name not in inside:
