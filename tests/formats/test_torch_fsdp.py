@@ -136,6 +136,18 @@ def test_a_mesh_without_a_coordinate_is_refused(copy):
         registry.open_catalog(folder)
 
 
+def test_one_rank_is_whole_whatever_its_name_says(copy, tmp_path):
+    """Steps of a run on one device are no ranks of each other."""
+    folder = copy("dtensor")
+    gain = torch.load(folder / "rank0.pt", weights_only=False)["gain"]  # one row, all of it on rank 0
+    gain.device_mesh.__dict__.clear()
+    gain.device_mesh.__dict__.update({"mesh": torch.tensor([0]), "_coordinate_on_dim": [0]})
+    for name in ("model_step_100.pt", "model_step_200.pt", "model.pt"):
+        torch.save({"gain": gain}, tmp_path / name)
+        found = registry.open_catalog(tmp_path / name)
+        assert ([f.name for f in found.files], found.format) == ([name], "torch-fsdp")
+
+
 def test_files_of_two_models_are_named(copy, ranks):
     folder = copy("dtensor")
     shutil.copy(ranks / "grid-dtensor" / "rank3.pt", folder / "rank3.pt")

@@ -35,22 +35,26 @@ class TorchFsdp:
     def find(self, path: Path) -> Sequence[Path]:
         """The first rank's file of every save at ``path``."""
         if path.is_file():
-            return family(path)[:1] if is_rank_file(path) else []
-        candidates = (p for p in sorted(path.iterdir()) if p.suffix in SUFFIXES and numbered(p.name))
-        firsts = list(dict.fromkeys(family(p)[0] for p in candidates))
-        found = [p for p in firsts if is_rank_file(p)]
-        return [p for p in found if not BESIDE.match(p.name)] or found
+            return siblings(path)[:1] if is_rank_file(path) else []
+        found: dict[Path, None] = {}
+        seen: set[Path] = set()
+        for file in sorted(p for p in path.iterdir() if p.suffix in SUFFIXES):
+            if file not in seen and is_rank_file(file):
+                ranks = siblings(file)
+                seen.update(ranks)
+                found[ranks[0]] = None
+        return [p for p in found if not BESIDE.match(p.name)] or list(found)
 
     def claims(self, root: Path) -> Iterable[Path]:
         """All ranks' files, and what the trainer saved of every rank beside them."""
-        yield from family(root)
+        yield from siblings(root)
         for path in root.parent.iterdir():
             if path.suffix in SUFFIXES and numbered(path.name) and BESIDE.match(path.name):
                 yield path
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
         """Read the pickle of every rank's file. Raises Damaged, InputError, UsageError."""
-        files = [_read(p) for p in family(path)]
+        files = [_read(p) for p in siblings(path)]
         first = files[0]
         root, survey = first.contents.walked.root, first.contents.survey
         place = locate(root, survey, path, required=True) if at is None else resolve(root, at, path)
@@ -101,6 +105,17 @@ def is_rank_file(path: Path) -> bool:
     except (RemapError, KeyError):
         return False  # the torch format says what is wrong with it
     return any(mark in stream for mark in _MARKS) and b"torch.distributed" in stream
+
+
+def siblings(path: Path) -> list[Path]:
+    """The files of the save that a rank's file is of, by rank: it alone where it was saved by one rank."""
+    try:
+        file = _read(path)
+        nodes = [(key, node) for key, node in _tensors(file, (), deep=True) if kind_of(node)]
+        alone = {read_part(node, file.contents, key).ranks for key, node in nodes} == {1}
+    except RemapError:
+        alone = False  # opening it says what is wrong
+    return [path] if alone else family(path)
 
 
 def _read(path: Path) -> _File:
@@ -191,7 +206,7 @@ class _Joined:
                 problems=doubled,
                 remedy="move the stray ones away",
             )
-        missing = sorted(set(range(wanted)) - set(ranks))
+        missing = sorted(set(range(wanted)) - set(ranks)) if len(self._files) > 1 or wanted > 1 else []
         if missing:
             raise Damaged(
                 f"{wanted} ranks saved this, the files of {len(missing)} are missing",
