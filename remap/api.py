@@ -18,6 +18,7 @@ from remap.audits.baseline import read as read_baseline
 from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import Report
+from remap.audits.suggest.asked import asked
 from remap.audits.target import Target, lone_index, open_target
 from remap.checkpoint import Checkpoint
 from remap.dtypes import dtype as find_dtype
@@ -259,10 +260,11 @@ def audit(
 
     The other arguments are those of ``plan``.
     """
+    rules, again = tuple(rules), tuple(again)
     index = lone_index(Path(source)) if isinstance(source, (str, Path)) else None
     found = index or catalog(source, at=at)
     made = None
-    if tuple(rules) or dtype:
+    if rules or dtype:
         made = plan(found, rules, inverse=inverse, params=params, dtype=dtype, again=again)
     target = open_target(
         against.catalog if isinstance(against, Checkpoint) else against,
@@ -277,6 +279,16 @@ def audit(
         load_policy(policy),
         baseline=read_baseline(Path(baseline)) if baseline else None,
         values=values,
+        options=asked(
+            rules=rules,
+            inverse=inverse,
+            params=params,
+            dtype=dtype,
+            again=again,
+            at=at,
+            target_params=target_params,
+            policy=policy,
+        ),
     )
 
 

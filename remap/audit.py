@@ -8,7 +8,7 @@ the policy judges them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from remap.audits import registry
@@ -36,18 +36,20 @@ def audit(
     *,
     baseline: Baseline | None = None,
     values: bool = False,
+    options: Sequence[str] | None = None,
 ) -> Report:
     """Compare what ``source`` gives (by ``plan``, where there is one) with ``target``, and judge it.
 
     baseline  findings that are known
     values    compare values where both sides have them. Raises UsageError where one has none.
+    options   what was asked for, as words of the command line, for the commands that are suggested
     """
     table = compare(source, target, plan)
     if values:
         table.values = compare_values(table)
     found = list(findings(table, policy))
     report = judge(table, found, policy, baseline)
-    return report if report.passed else replace(report, suggestions=suggest(table, policy.ref))
+    return report if report.passed else replace(report, suggestions=suggest(table, policy.ref, options))
 
 
 def findings(table: Comparison, policy: Policy = STRICT) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,34 @@ def test_the_fix_is_written_and_works(remap, lists):
     assert "remap audit" in ran.out
     assert "-r fix.yaml" in ran.out
     assert remap("audit", "a.json", "--against", "b.json", "-r", "fix.yaml").code == 0
+
+
+def test_the_suggested_command_says_all_that_was_asked_for_and_passes(remap, lists):
+    keys = {
+        f"gpt_neox.layers.{i}.input_layernorm.{p}": [[8], "float32"]
+        for i in range(3)
+        for p in ("weight", "bias")
+    }
+    sizes = {
+        "attention.query_key_value": (24, 8),
+        "attention.dense": (8, 8),
+        "post_attention_layernorm": (8,),
+    }
+    sizes |= {"mlp.dense_h_to_4h": (32, 8), "mlp.dense_4h_to_h": (8, 32)}
+    for name, shape in sizes.items():
+        for i in range(3):
+            keys[f"gpt_neox.layers.{i}.{name}.weight"] = [shape, "float32"]
+            keys[f"gpt_neox.layers.{i}.{name}.bias"] = [shape[:1], "float32"]
+    keys |= {f"gpt_neox.final_layer_norm.{p}": [[8], "float32"] for p in ("weight", "bias")}
+    keys |= {"gpt_neox.embed_in.weight": [[50, 8], "float32"], "embed_out.weight": [[50, 8], "float32"]}
+    write("pythia.json", keys)
+    sizes = ("layers=3", "hidden=8", "vocab=50", "inner=32")
+    options = [w for size in sizes for w in ("--target-param", size)]
+    ran = remap("audit", "pythia.json", "--against", "magma/neox", *options, "--policy", "magma")
+    assert ran.code == 1
+    (command,) = [line.strip() for line in ran.out.splitlines() if line.startswith("  remap audit")]
+    assert command.endswith("--policy magma -r magma/from-hf")
+    assert remap(*shlex.split(command)[1:]).code == 0
 
 
 def test_no_fix_where_none_is_found(remap, lists):

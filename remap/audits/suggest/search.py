@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from remap.audits.comparison import Comparison
 from remap.audits.suggest import packs, prefix, segments, wrapper
@@ -22,13 +22,15 @@ KINDS = ("wrapper", "pack", "prefix", "segments")
 FIX = "fix.yaml"
 
 
-def suggest(table: Comparison, policy: str = "strict") -> tuple[Suggestion, ...]:
+def suggest(
+    table: Comparison, policy: str = "strict", options: Sequence[str] | None = None
+) -> tuple[Suggestion, ...]:
     """The changes that would make more of the target's keys match, best first. ``policy`` is for the
     commands."""
     if not table.absent or not table.excess:
         return ()
     before = unchanged(table)
-    command = _command(table, policy)
+    command = _command(table, policy, options)
     found = [
         s for s in (*_packs(table, before, command), *_names(table, before, command)) if s.after > s.before
     ]
@@ -89,10 +91,9 @@ def _packs(table: Comparison, before: dict[str, str], command: str) -> Iterator[
         yield Suggestion("pack", what, len(before), tried.after, of, run, "", tried.names)
 
 
-def _command(table: Comparison, policy: str) -> str:
-    words = ["remap", "audit", str(table.source.root), "--against", table.target.name]
-    for step in table.plan.steps if table.plan else ():
-        words += ["-r", step.pack]
-    if policy != "strict":
-        words += ["--policy", policy]
-    return shlex.join(words)
+def _command(table: Comparison, policy: str, options: Sequence[str] | None) -> str:
+    """The audit as a command; without ``options`` its packs and policy are called by their names."""
+    if options is None:
+        packs_used = [w for step in (table.plan.steps if table.plan else ()) for w in ("-r", step.pack)]
+        options = [*packs_used, *(("--policy", policy) if policy != "strict" else ())]
+    return shlex.join(["remap", "audit", str(table.source.root), "--against", table.target.name, *options])
