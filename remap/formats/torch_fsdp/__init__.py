@@ -4,7 +4,8 @@
 
     names ──────> the files of one save
     parts ──────> what part of which tensor a pickle describes (``placements``: where a DTensor's lies)
-    folder ─────> a catalog, parts joined over files
+    joined ─────> the parts of all files, key by key
+    folder ─────> a catalog
 
 Read only. No process group is needed, nothing is unpickled.
 """
