@@ -173,8 +173,8 @@ def test_ten_thousand_chunks_are_put_together_in_no_time(tmp_path):
 
 
 def test_spans_are_made_while_they_are_gone_through(tmp_path):
-    """Columns over two ranks: a million rows are one description."""
-    rows = 1 << 20
+    """Columns over two ranks: four thousand rows are one description."""
+    rows = 1 << 12
     boxes = [Box((0, 2 * r), (rows, 2), Location(tmp_path / str(r), 0)) for r in range(2)]
     place = assemble(TensorSpec(I32, (rows, 4)), boxes, "k")
     assert isinstance(place, Scattered)
