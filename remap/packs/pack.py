@@ -203,8 +203,9 @@ class Evidence:
 class Pack:
     """Rules from one layout to another.
 
-    file    what its messages call it
-    digest  xxh3_128 of its bytes and of the packs it uses
+    file        what its messages call it
+    digest      xxh3_128 of its bytes and of the packs it uses
+    categories  name -> templates of the target's keys that an audit should count to it (``adapter``)
     """
 
     name: str
@@ -218,6 +219,7 @@ class Pack:
     examples: tuple[Example, ...] = ()
     source_layout: str | None = None
     target_layout: str | None = None
+    categories: Mapping[str, tuple[Template, ...]] = field(default_factory=dict)
 
     def place(self, rule: Rule) -> str:
         """``file:line (rule id)`` for messages."""

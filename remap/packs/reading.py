@@ -75,6 +75,10 @@ def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pac
             tables[name] = check_table(list(table.items()), name)
     params = read_params(raw.params, nodes.get("params"), tables, problems)
     stages = _stages(raw, nodes["stages"], params, tables, problems, find)
+    categories: dict[str, tuple[Template, ...]] = {}
+    for name, texts in raw.categories.items():
+        with problems.at(nodes["categories"].mapping[name].line, f"category {name}"):
+            categories[name] = tuple(parse_template(t, {}, {}) for t in _texts(texts))
     examples = [
         _example(e, n.line) for e, n in zip(raw.examples, _members(nodes.get("examples")), strict=True)
     ]
@@ -91,6 +95,7 @@ def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pac
         examples=tuple(examples),
         source_layout=raw.from_,
         target_layout=raw.to,
+        categories=categories,
     )
 
 

@@ -128,6 +128,7 @@ class RawPack(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     to: str | None = None
     params: dict[str, RawParam] = {}
     tables: dict[str, dict[str, str]] = {}
+    categories: dict[str, Texts] = {}
     examples: list[RawExample] = []
 
 

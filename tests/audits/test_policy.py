@@ -10,11 +10,13 @@ from audits.tables import catalog, run, target
 
 from remap.audit import audit, findings
 from remap.audits.baseline import Baseline, dump, read
+from remap.audits.categories.custom import with_packs
 from remap.audits.comparison import compare
 from remap.audits.judge import judge
 from remap.audits.policy import STRICT, Count, Pattern
 from remap.audits.policy_file import load_policy, read_policy, shipped
-from remap.errors import UsageError
+from remap.errors import PackError, UsageError
+from remap.packs import read as read_text
 
 W = {"w": [2]}
 
@@ -265,3 +267,24 @@ def test_counts() -> None:
     assert 96 in Count(96, 96)
     assert 95 not in Count(96, 96)
     assert [str(Count(96, 96)), str(Count(1, None)), str(Count(1, 3))] == ["96", "1..", "1..3"]
+
+
+def test_a_pack_says_which_keys_are_adapters() -> None:
+    """A family's own word for its adapters, as data of its pack, and of the packs that use it."""
+    rules = b"remap: 1\npack: t/p\nversion: 1.0.0\ntitle: t\nstages: [{rules: [{id: k, keep: '**'}]}]\n"
+    wanted = {**W, "bottleneck.down": [3]}
+    plain = audit(
+        catalog(W), target(wanted), policy=with_packs(load_policy("lora"), [read_text(rules, "p.yaml")])
+    )
+    assert [f.key for f in plain.of("missing-parameter")] == ["bottleneck.down"]
+    pack = read_text(rules + b"categories: {adapter: 'bottleneck.**'}\n", "p.yaml")
+    report = audit(catalog(W), target(wanted), policy=with_packs(lora, [pack]))
+    assert report.passed
+    assert [f.key for f in report.of("missing-adapter")] == ["bottleneck.down"]
+
+
+def test_a_packs_wrong_category_is_told_with_its_line() -> None:
+    text = b"remap: 1\npack: t/p\nversion: 1.0.0\ntitle: t\nstages: [{rules: [{id: k, keep: '**'}]}]\n"
+    with pytest.raises(PackError) as error:
+        read_text(text + b"categories:\n  adapter: 'a.{'\n", "p.yaml")
+    assert str(error.value).startswith("p.yaml:7: category adapter: 'a.{'")

@@ -1,14 +1,16 @@
-"""Categories that a policy adds, as data: patterns of keys."""
+"""Categories that a policy or a pack adds, as data: patterns of keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from remap.audits import registry
 from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.policy import Custom, Policy
+from remap.audits.policy import Custom, Pattern, Policy
+from remap.packs import Pack
 
 
 def customs(policy: Policy) -> Iterator[Category]:
@@ -16,6 +18,23 @@ def customs(policy: Policy) -> Iterator[Category]:
     for custom in policy.categories:
         yield _category(custom, "missing", "RM190")
         yield _category(custom, "unexpected", "RM290")
+
+
+def with_packs(policy: Policy, packs: Iterable[Pack]) -> Policy:
+    """The policy with the categories of the packs, and of those that they use, behind its own."""
+    found = [
+        Custom(name, tuple(Pattern(t.text) for t in templates))
+        for pack in packs
+        for one in _all(pack)
+        for name, templates in one.categories.items()
+    ]
+    return replace(policy, categories=(*policy.categories, *found)) if found else policy
+
+
+def _all(pack: Pack) -> Iterator[Pack]:
+    yield pack
+    for used in pack.used:
+        yield from _all(used)
 
 
 def _category(custom: Custom, side: str, code: str) -> Category:
@@ -29,6 +48,6 @@ def _category(custom: Custom, side: str, code: str) -> Category:
             pattern = next((p for p in custom.patterns if p.matches(key)), None)
             if pattern:
                 make = self.missing if side == "missing" else self.unexpected
-                yield make(table, key, f"matches {pattern.text}, a category of the policy")
+                yield make(table, key, f"matches {pattern.text}")
 
     return Category(code, name, "fail", find)
