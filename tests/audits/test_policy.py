@@ -273,9 +273,8 @@ def test_a_pack_says_which_keys_are_adapters() -> None:
     """A family's own word for its adapters, as data of its pack, and of the packs that use it."""
     rules = b"remap: 1\npack: t/p\nversion: 1.0.0\ntitle: t\nstages: [{rules: [{id: k, keep: '**'}]}]\n"
     wanted = {**W, "bottleneck.down": [3]}
-    plain = audit(
-        catalog(W), target(wanted), policy=with_packs(load_policy("lora"), [read_text(rules, "p.yaml")])
-    )
+    lora = load_policy("lora")
+    plain = audit(catalog(W), target(wanted), policy=with_packs(lora, [read_text(rules, "p.yaml")]))
     assert [f.key for f in plain.of("missing-parameter")] == ["bottleneck.down"]
     pack = read_text(rules + b"categories: {adapter: 'bottleneck.**'}\n", "p.yaml")
     report = audit(catalog(W), target(wanted), policy=with_packs(lora, [pack]))
