@@ -12,12 +12,24 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from remap.errors import RemapError
 from remap.version import __version__
 
 if TYPE_CHECKING:
     from remap.api import audit, convert, diff, load_into, open, plan, verify, watch
 
-__all__ = ["__version__", "audit", "convert", "diff", "load_into", "open", "plan", "verify", "watch"]
+__all__ = [
+    "RemapError",
+    "__version__",
+    "audit",
+    "convert",
+    "diff",
+    "load_into",
+    "open",
+    "plan",
+    "verify",
+    "watch",
+]
 
 
 def _handed_on(name: str) -> property:
@@ -27,5 +39,5 @@ def _handed_on(name: str) -> property:
 
 
 sys.modules[__name__].__class__ = type(
-    "Package", (ModuleType,), {name: _handed_on(name) for name in __all__ if not name.startswith("_")}
+    "Package", (ModuleType,), {name: _handed_on(name) for name in __all__ if name[0].islower()}
 )

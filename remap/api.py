@@ -6,7 +6,7 @@ or its Catalog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,22 +15,25 @@ import remap.receipt as receipts
 import remap.verify as checks
 from remap.audit import audit as run_audit
 from remap.audits.baseline import read as read_baseline
+from remap.audits.categories.custom import with_packs
 from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import Report
 from remap.audits.suggest.asked import asked
 from remap.audits.target import Target, lone_index, open_target
 from remap.checkpoint import Checkpoint
+from remap.dtypes import DType
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
-from remap.expr import Take
 from remap.formats import registry
 from remap.formats.base import Format, OutFile, WriteOptions
 from remap.formats.companions import carried
+from remap.output import Begin, How, What, write_output
 from remap.packs import load
+from remap.packs.pack import Pack
 from remap.plan import Plan, make_plan
 from remap.receipt import Receipt
-from remap.stream import MEMORY, Staging, write_files
+from remap.stream import MEMORY
 from remap.types import Catalog, Entry
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from remap.integrations.watching.watch import Watch
 
 Source = str | Path | Catalog | Checkpoint
+Rules = Iterable[str | Path] | str | Path
 SUFFIXES = {
     ".safetensors": "safetensors",
     ".pt": "torch",
@@ -68,7 +72,7 @@ def catalog(source: Source, *, at: str | None = None) -> Catalog:
 
 def plan(
     source: Source,
-    rules: Iterable[str | Path] = (),
+    rules: Rules = (),
     *,
     inverse: bool = False,
     params: Mapping[str, str] | None = None,
@@ -78,7 +82,7 @@ def plan(
 ) -> Plan:
     """What a conversion would do, key by key; no packs give the identity.
 
-    rules    packs, in order: ``family/name`` or a path of a YAML file
+    rules    a pack, or packs in order: ``family/name`` or a path of a YAML file
     inverse  apply them backwards, the last first
     params   values of the packs' parameters, by name
     dtype    cast floating-point tensors to this type
@@ -88,13 +92,28 @@ def plan(
     left = receipts.find(found)
     return make_plan(
         found,
-        [load(str(r)) for r in rules],
+        _packs(rules),
         inverse=inverse,
         params=dict(params or {}),
         remembered={s.pack: s.params for s in left.steps} if left else {},
         again=frozenset(again),
-        cast=find_dtype(dtype) if dtype else None,
+        cast=_cast(dtype),
     )
+
+
+def _packs(rules: Rules) -> list[Pack]:
+    return [load(str(r)) for r in ([rules] if isinstance(rules, (str, Path)) else rules)]
+
+
+def _cast(dtype: object) -> DType | None:
+    """The type that floats are cast to. Raises UsageError for one that can't hold weights."""
+    found = find_dtype(str(dtype)) if dtype else None
+    if found is not None and not found.is_float:
+        raise UsageError(
+            f"weights are not cast to {found.name}: it has no fractions, or no sign",
+            remedy="use float32, bfloat16, float16, or a float8 type",
+        )
+    return found
 
 
 def layout(
@@ -117,15 +136,23 @@ def layout(
         raise UsageError(
             f"{fmt.name} files do not nest", remedy="leave out --under, or write --to dcp or torch"
         )
+    if suffix and to in SUFFIXES.values() and to != suffix:
+        raise UsageError(
+            f"{path.name} says {suffix} and --to says {to}", remedy="give the file another suffix, or no --to"
+        )
     options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under)
     files = fmt.lay_out({o.key: o.expr for o in plan.outputs}, plan.catalog, options)
-    return fmt, files if suffix else [*carried(plan.catalog.companions), *files]
+    if suffix and len(files) > 1:
+        raise UsageError(
+            f"{len(files)} files are to be written, and {path.name} is one", remedy="name a folder"
+        )
+    return fmt, files if suffix else [*carried(plan.catalog.companions, plan.cast), *files]
 
 
 def convert(
     source: Source,
     destination: str | Path,
-    rules: Iterable[str | Path] = (),
+    rules: Rules = (),
     *,
     to: str | None = None,
     inverse: bool = False,
@@ -141,7 +168,7 @@ def convert(
     memory: int = MEMORY,
     sync: bool = False,
     overwrite: bool = False,
-    progress: Callable[[int, int], Callable[[int], None]] | None = None,
+    progress: Begin | None = None,
 ) -> Receipt:
     """Write the converted checkpoint at ``destination``, whole and checked, or nothing.
 
@@ -159,52 +186,49 @@ def convert(
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
     fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag, ranks=ranks, under=under)
-    path = Path(destination)
-    single = path.suffix in SUFFIXES
-    total = sum(f.nbytes for f in files)
-    with Staging(path, made.catalog, single_file=single, overwrite=overwrite) as staging:
-        staging.check_room(total)
-        with staging.writing() as folder:
-            told = progress(len(files), total) if progress else lambda n: None
-            written = write_files(files, folder, jobs=jobs, memory=memory, sync=sync, progress=told)
-            again_open = folder / path.name if single else folder
-            carries = any(f.carries for f in files)
-            place = under or None if under is not None else made.catalog.at if carries else None
-            output = _reopen(fmt, again_open, place)
-            checks.check_headers(made, output)
-            rest = {k: Take(e) for k, e in output.entries.items() if k not in written.digests}
-            digests = {**written.digests, **checks.digests(rest)}
-            left = [n for f in files for n in f.left] if carries else list(made.catalog.extras)
-            receipt = receipts.make(made, fmt.name, digests, written.sizes, left, place)
-            (folder / receipts.RECEIPT).write_bytes(receipt.encode())
-        staging.commit()
-    return receipt
+    carries = any(f.carries for f in files)
+    place = under or None if under is not None else made.catalog.at if carries else None
+    what = What(
+        format=fmt.name,
+        files=files,
+        single=Path(destination).suffix in SUFFIXES,
+        left=[n for f in files for n in f.left] if carries else made.catalog.extras,
+        at=place,
+        again=tuple(again),
+    )
+    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
+    return write_output(made, what, Path(destination), how, lambda path: _reopen(fmt, path, place))
 
 
-def _reopen(fmt: Format, path: Path, at: str | None) -> Catalog:
+def _reopen(fmt: Format, path: Path, at: str | None) -> Mapping[str, Entry]:
     (root,) = fmt.find(path)
-    return fmt.open(root, at=at)
+    return fmt.open(root, at=at).entries
 
 
-def verify(destination: Source, *, against: Source | None = None) -> tuple[Receipt, list[str]]:
-    """Re-read an output: its receipt, and one line for each tensor that departs from it.
+def verify(
+    destination: Source, *, against: Source | None = None, rules: Rules = ()
+) -> tuple[Receipt, list[str]]:
+    """Re-read an output: its receipt, and one line for each file and tensor that departs from it.
 
     against  the source: the packs of the receipt are applied to it once more, and the digests of
              what they give are compared, too
+    rules    those packs, where they can't be found by their names
     """
     found = _written(destination)
-    receipt = receipts.find(found)
-    if receipt is None:
+    located = receipts.locate(found)
+    if located is None:
         raise UsageError(
             "no receipt lies beside it, so there is nothing to check it against",
             where=found.root,
             remedy="compare it with another checkpoint: remap diff A B",
         )
-    problems = checks.check_receipt(receipt, found)
+    receipt, folder = located
+    problems = [*checks.check_files(receipt, folder), *checks.check_receipt(receipt, found)]
     if against is not None and checks.held_by(found, receipt) is found.stored:
         problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in checks.compare(catalog(against), found)]
     elif against is not None:
-        problems += checks.check_digests(receipt, _replay(receipt, catalog(against, at=receipt.source.at)))
+        made = _replay(receipt, catalog(against, at=receipt.source.at), rules)
+        problems += checks.check_digests(receipt, made)
     return receipt, problems
 
 
@@ -216,28 +240,28 @@ def _written(destination: Source) -> Catalog:
     return catalog(destination, at=left.at if left else None)
 
 
-def _replay(receipt: Receipt, source: Catalog) -> Plan:
-    packs = [load(step.pack) for step in receipt.steps]
-    changed = [p.name for p, s in zip(packs, receipt.steps, strict=True) if p.digest != s.digest]
-    if changed:
+def _replay(receipt: Receipt, source: Catalog, rules: Rules) -> Plan:
+    packs = _packs(rules) or [load(step.pack) for step in receipt.steps]
+    if [p.digest for p in packs] != [s.digest for s in receipt.steps]:
         raise UsageError(
-            "the packs are not those that the receipt names; their contents changed",
-            problems=changed,
-            remedy="check out the version of the packs that made this output",
+            "the packs are not those that the receipt names, or their contents changed",
+            problems=[f"{s.pack} {s.version}" for s in receipt.steps],
+            remedy="give the packs that made this output with -r",
         )
     return make_plan(
         source,
         packs,
         inverse=any(step.inverse for step in receipt.steps),
         remembered={step.pack: step.params for step in receipt.steps},
-        cast=find_dtype(receipt.dtype) if receipt.dtype else None,
+        again=receipt.again,
+        cast=_cast(receipt.dtype),
     )
 
 
 def audit(
     source: Source,
     against: Source | Target,
-    rules: Iterable[str | Path] = (),
+    rules: Rules = (),
     *,
     inverse: bool = False,
     params: Mapping[str, str] | None = None,
@@ -260,12 +284,12 @@ def audit(
 
     The other arguments are those of ``plan``.
     """
-    rules, again = tuple(rules), tuple(again)
+    packs, again = [rules] if isinstance(rules, (str, Path)) else list(rules), tuple(again)
     index = lone_index(Path(source)) if isinstance(source, (str, Path)) else None
     found = index or catalog(source, at=at)
     made = None
-    if rules or dtype:
-        made = plan(found, rules, inverse=inverse, params=params, dtype=dtype, again=again)
+    if packs or dtype:
+        made = plan(found, packs, inverse=inverse, params=params, dtype=dtype, again=again)
     target = open_target(
         against.catalog if isinstance(against, Checkpoint) else against,
         offered=(Entry(o.key, o.expr.spec) for o in made.outputs) if made else found.entries.values(),
@@ -276,11 +300,11 @@ def audit(
         found,
         target,
         made,
-        load_policy(policy),
+        with_packs(load_policy(policy), _packs(packs)),
         baseline=read_baseline(Path(baseline)) if baseline else None,
         values=values,
         options=asked(
-            rules=rules,
+            rules=packs,
             inverse=inverse,
             params=params,
             dtype=dtype,
@@ -295,7 +319,7 @@ def audit(
 def load_into(
     model: Module,
     source: Source,
-    rules: Iterable[str | Path] = (),
+    rules: Rules = (),
     *,
     policy: str | Path | Policy | None = None,
     baseline: str | Path | None = None,

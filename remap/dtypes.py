@@ -33,8 +33,8 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        """True for real floating-point types: those that ``--dtype`` may cast."""
-        return self.name.startswith(("float", "bfloat"))
+        """True for the types that can hold weights; ``float8_e8m0fnu`` holds scales, without sign."""
+        return self.name.startswith(("float", "bfloat")) and self.name != "float8_e8m0fnu"
 
 
 TABLE: tuple[DType, ...] = (

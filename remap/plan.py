@@ -111,6 +111,7 @@ class Plan:
             ],
             "drops": [{"key": d.key, "rule": d.rule, "because": d.because} for d in self.drops],
             "notes": list(self.notes),
+            "warnings": list(self.catalog.warnings),
         }
 
 

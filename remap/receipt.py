@@ -8,12 +8,12 @@ input gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from remap.errors import Damaged, UsageError
+from remap.errors import Damaged, InputError, UsageError
 from remap.plan import Plan
 from remap.types import Catalog
 from remap.version import __version__
@@ -59,20 +59,34 @@ class Source(msgspec.Struct, frozen=True):
     at: str | None = None
 
 
+class File(msgspec.Struct, frozen=True):
+    """One file of the output: its size in bytes, and its digest where it holds no tensors."""
+
+    size: int
+    xxh3_128: str | None
+
+
 class Receipt(msgspec.Struct, frozen=True):
     """The whole document; see the module's docstring. ``at`` is where in the output the tensors lie."""
 
-    receipt: int
+    version: int
     remap: str
     format: str
     source: Source
     steps: list[Step]
+    again: list[str]
     dtype: str | None
     tensors: dict[str, Tensor]
     drops: list[Dropped]
     left_behind: list[str]
-    files: dict[str, int]
+    warnings: list[str]
+    files: dict[str, File]
     at: str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.size for f in self.files.values())
 
     def encode(self) -> bytes:
         """The document as indented JSON."""
@@ -83,26 +97,28 @@ def make(
     plan: Plan,
     fmt: str,
     digests: Mapping[str, str],
-    files: Mapping[str, int],
-    left: list[str],
+    files: Mapping[str, File],
+    left: Sequence[str],
     at: str | None = None,
+    again: Sequence[str] = (),
 ) -> Receipt:
     """The receipt of a finished conversion.
 
     digests  output key -> digest
-    files    name -> bytes
     left     what was not carried along
     at       where in the output the tensors lie, None where they are found
+    again    rules that were applied to names that they made
     """
     catalog = plan.catalog
     return Receipt(
-        receipt=VERSION,
+        version=VERSION,
         remap=__version__,
         format=fmt,
         source=Source(
             catalog.root.name, catalog.format, {f.name: f.stat().st_size for f in catalog.files}, catalog.at
         ),
         steps=[Step(s.pack, s.version, s.digest, s.inverse, dict(s.params)) for s in plan.steps],
+        again=sorted(again),
         dtype=plan.cast.name if plan.cast else None,
         tensors={
             o.key: Tensor(
@@ -111,7 +127,8 @@ def make(
             for o in plan.outputs
         },
         drops=[Dropped(d.key, d.rule, d.because) for d in plan.drops],
-        left_behind=left,
+        left_behind=list(left),
+        warnings=list(catalog.warnings),
         files=dict(files),
         at=at,
     )
@@ -127,14 +144,21 @@ def receipt_path(destination: Path) -> Path:
 
 
 def read(path: Path) -> Receipt:
-    """Read a receipt. Raises Damaged, UsageError for a version of the future."""
+    """Read a receipt. Raises InputError, Damaged; UsageError for a version of the future."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Receipt)
-    except msgspec.MsgspecError as e:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version > VERSION:
+            raise UsageError(f"the receipt has version {version}", where=path, remedy="use a newer remap")
+        return msgspec.json.decode(data, type=Receipt)
+    except OSError as e:
+        raise InputError(f"the receipt can't be read: {e.strerror}", where=path) from None
+    except (msgspec.MsgspecError, RecursionError) as e:
         raise Damaged(f"not a receipt: {e}", where=path) from None
-    if found.receipt > VERSION:
-        raise UsageError(f"the receipt has version {found.receipt}", where=path, remedy="use a newer remap")
-    return found
+
+
+class _Versioned(msgspec.Struct):
+    version: int
 
 
 def beside(destination: Path) -> Receipt | None:
@@ -148,15 +172,21 @@ def beside(destination: Path) -> Receipt | None:
     return None
 
 
-def find(catalog: Catalog) -> Receipt | None:
-    """The receipt that was left with a checkpoint, None where there is none that lists its files."""
+def locate(catalog: Catalog) -> tuple[Receipt, Path] | None:
+    """The receipt that was left with a checkpoint, and the folder that its file names are relative to;
+    None where there is none that lists any of its files."""
     for path in _places(catalog):
         if path.is_file():
             found = read(path)
-            names = {f.name for f in catalog.files}
-            if names <= {Path(n).name for n in found.files}:
-                return found
+            if {f.name for f in catalog.files} & {Path(n).name for n in found.files}:
+                return found, path.parent
     return None
+
+
+def find(catalog: Catalog) -> Receipt | None:
+    """The receipt that was left with a checkpoint, None where there is none."""
+    found = locate(catalog)
+    return found[0] if found else None
 
 
 def _places(catalog: Catalog) -> Iterator[Path]:

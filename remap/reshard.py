@@ -6,13 +6,11 @@ written in the likeness of one of the source's, what else is in it comes along.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from remap import receipt as receipts
 from remap.dtypes import dtype as find_dtype
-from remap.errors import InputError, NotACheckpoint, UsageError, VerifyError
-from remap.expr import Take
+from remap.errors import InputError, NotACheckpoint, UsageError
 from remap.formats import registry
 from remap.formats.base import OutFile, TensorBytes
 from remap.formats.companions import carried
@@ -21,12 +19,12 @@ from remap.formats.metaseq.format import FORMAT, catalog_of
 from remap.formats.metaseq.partition import load_partition
 from remap.formats.metaseq.regroup import Regroup, Target
 from remap.formats.metaseq.shards import OPTIMIZER
+from remap.output import Begin, How, What, write_output
 from remap.plan import Output, Plan
 from remap.receipt import Receipt
-from remap.stream import MEMORY, Staging, write_files
-from remap.types import Catalog
+from remap.stream import MEMORY
+from remap.types import Catalog, Entry
 from remap.verify import digest
-from remap.verify import digests as digests_of
 
 SUFFIX = ".pt"
 
@@ -47,7 +45,7 @@ def reshard(
     memory: int = MEMORY,
     sync: bool = False,
     overwrite: bool = False,
-    progress: Callable[[int, int], Callable[[int], None]] | None = None,
+    progress: Begin | None = None,
 ) -> Receipt:
     """Write the checkpoint at ``source`` with other shards or parts, whole and checked, or nothing.
 
@@ -84,22 +82,22 @@ def reshard(
     catalog = catalog_of(checkpoint, {})
     new = list(made.files(path.name if single else None))
     files = new if single else [*carried(catalog.companions), *new]
-    total = sum(f.nbytes for f in files)
-    with Staging(path, catalog, single_file=single, overwrite=overwrite) as staging:
-        staging.check_room(total)
-        with staging.writing() as folder:
-            told = progress(len(files), total) if progress else lambda n: None
-            written = write_files(files, folder, jobs=jobs, memory=memory, sync=sync, progress=told)
-            output = catalog_of(read_checkpoint(folder / new[0].name), {}, stored=True)
-            plan = _plan(catalog, new)
-            _check(plan, output)
-            rest = {o.key: Take(output.stored[o.key]) for o in plan.outputs if o.key not in written.digests}
-            digests = {**written.digests, **digests_of(rest)}
-            left = [OPTIMIZER] if not optimizer and OPTIMIZER in catalog.extras else []
-            receipt = receipts.make(plan, FORMAT.name, digests, written.sizes, left)
-            (folder / receipts.RECEIPT).write_bytes(receipt.encode())
-        staging.commit()
-    return receipt
+    what = What(
+        format=FORMAT.name,
+        files=files,
+        single=single,
+        left=[OPTIMIZER] if not optimizer and OPTIMIZER in catalog.extras else [],
+    )
+    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
+
+    plan = _plan(catalog, new)
+
+    def reopen(written: Path) -> Mapping[str, Entry]:
+        first = written if single else written / new[0].name
+        stored = catalog_of(read_checkpoint(first), {}, stored=True).stored
+        return {o.key: stored[o.key] for o in plan.outputs if o.key in stored}  # the rest came along
+
+    return write_output(plan, what, path, how, reopen)
 
 
 def find_checkpoint(path: Path) -> Checkpoint:
@@ -189,19 +187,6 @@ def _plan(catalog: Catalog, files: Sequence[OutFile]) -> Plan:
         Output(p.key, p.expr, "", (), "reshard") for f in files for p in f.parts if isinstance(p, TensorBytes)
     ]
     return Plan(catalog=catalog, outputs=tuple(outputs))
-
-
-def _check(plan: Plan, output: Catalog) -> None:
-    """Raise VerifyError unless the files, re-opened, hold every tensor that was planned."""
-    problems = []
-    for o in plan.outputs:
-        found = output.stored.get(o.key)
-        if found is None:
-            problems.append(f"{o.key}: missing from the output")
-        elif found.spec != o.expr.spec:
-            problems.append(f"{o.key}: planned {o.expr.spec}, found {found.spec}")
-    if problems:
-        raise VerifyError("the output is not what was planned; it was discarded", problems=problems)
 
 
 __all__ = ["find_checkpoint", "reshard"]

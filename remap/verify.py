@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import xxhash
 
-from remap.errors import VerifyError
+from remap.errors import UsageError, VerifyError
 from remap.expr import Expr, Take
 from remap.plan import Plan
 from remap.receipt import Receipt
-from remap.stream.read import read_expr
+from remap.stream.read import BUFFER, read_expr
 from remap.stream.run import MEMORY, default_jobs
 from remap.types import Catalog, Entry
 
 
-def check_headers(plan: Plan, written: Catalog) -> None:
+def check_headers(plan: Plan, written: Mapping[str, Entry]) -> None:
     """Raise VerifyError unless ``written``, re-opened, has just the plan's keys with their specs."""
     wanted = {o.key: o.expr.spec for o in plan.outputs}
-    problems = [f"{k}: missing from the output" for k in wanted if k not in written.entries]
-    problems += [f"{k}: not in the plan" for k in written.entries if k not in wanted]
+    problems = [f"{k}: missing from the output" for k in wanted if k not in written]
+    problems += [f"{k}: not in the plan" for k in written if k not in wanted]
     problems += [
-        f"{k}: planned {spec}, found {written.entries[k].spec}"
+        f"{k}: planned {spec}, found {written[k].spec}"
         for k, spec in wanted.items()
-        if k in written.entries and written.entries[k].spec != spec
+        if k in written and written[k].spec != spec
     ]
     if problems:
         raise VerifyError("the output is not what the plan says; it was discarded", problems=problems)
@@ -37,6 +38,29 @@ def digest(expr: Expr, memory: int = MEMORY) -> str:
     for data in read_expr(expr, memory):
         total.update(data)
     return total.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """The xxh3-128 of a whole file, hex."""
+    total = xxhash.xxh3_128()
+    with path.open("rb") as f:
+        while data := f.read(BUFFER):
+            total.update(data)
+    return total.hexdigest()
+
+
+def check_files(receipt: Receipt, folder: Path) -> list[str]:
+    """One line for each file of the receipt that is not as it was written; ``folder`` holds them."""
+    problems = []
+    for name, file in receipt.files.items():
+        path = folder / name
+        if not path.is_file():
+            problems.append(f"{name}: missing")
+        elif path.stat().st_size != file.size:
+            problems.append(f"{name}: {path.stat().st_size} bytes, the receipt says {file.size}")
+        elif file.xxh3_128 and file_digest(path) != file.xxh3_128:
+            problems.append(f"{name}: its bytes are not those that were written")
+    return problems
 
 
 def digests(exprs: Mapping[str, Expr], jobs: int | None = None) -> dict[str, str]:
@@ -97,7 +121,17 @@ class Difference:
 
 
 def compare(a: Catalog, b: Catalog, *, values: bool = True) -> list[Difference]:
-    """Every difference of two checkpoints, in the order of their keys. Values are compared by digest."""
+    """Every difference of two checkpoints, in the order of their keys. Values are compared by digest.
+
+    Raises UsageError where values are asked for and one side has none.
+    """
+    for side in (a, b) if values else ():
+        if any(e.location is None and e.spec.numel for e in side.entries.values()):
+            raise UsageError(
+                f"its values can't be read, it is {side.format}",
+                where=side.root,
+                remedy="compare keys, shapes and dtypes only: --no-values",
+            )
     found = [Difference(k, "only in A", str(e.spec)) for k, e in a.entries.items() if k not in b.entries]
     found += [Difference(k, "only in B", str(e.spec)) for k, e in b.entries.items() if k not in a.entries]
     shared = []
@@ -110,7 +144,7 @@ def compare(a: Catalog, b: Catalog, *, values: bool = True) -> list[Difference]:
             continue
         verdict = "shape" if entry.spec.shape != other.spec.shape else "dtype"
         found.append(Difference(key, verdict, f"{entry.spec} and {other.spec}"))
-    if values and all(e.location for e in [*a.entries.values(), *b.entries.values()]):
+    if values:
         found += _differing(shared, a.entries, b.entries)
     return found
 

@@ -30,9 +30,9 @@ def test_it_names_source_and_sizes_and_no_place_or_date(out):
     path, _ = out
     text = receipt.receipt_path(path).read_text()
     document = json.loads(text)
-    assert document["receipt"] == 1
+    assert document["version"] == 1
     assert document["source"]["name"] == "in.safetensors"
-    assert document["files"] == {"out.safetensors": path.stat().st_size}
+    assert document["files"] == {"out.safetensors": {"size": path.stat().st_size, "xxh3_128": None}}
     assert str(path.parent) not in text
 
 
@@ -51,6 +51,6 @@ def test_a_damaged_one_is_said_to_be(out):
 
 def test_one_of_a_newer_remap_asks_for_it(out):
     path = receipt.receipt_path(out[0])
-    path.write_text(path.read_text().replace('"receipt": 1', '"receipt": 2'))
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(UsageError, match="use a newer remap"):
         receipt.find(api.catalog(out[0]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remap.cli import options, terminal
-from remap.errors import DestinationError, UsageError
+from remap.errors import UsageError
 
 if TYPE_CHECKING:
     from remap.audits.suggest.suggestion import Suggestion
@@ -78,10 +78,10 @@ def command(
     )
     report = audit(baseline=None if update_baseline else baseline)
     if update_baseline and baseline is not None:
-        _write(baseline, baselines.dump(report.judged))
+        terminal.write(baselines.dump(report.judged), baseline)
         terminal.note(f"written: {baseline}")
         report = audit(baseline=baseline)
-    _write(output, registry.render(report, form))
+    terminal.write(registry.render(report, form), output)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if form == "github" and summary:
         with Path(summary).open("a") as file:
@@ -93,21 +93,11 @@ def command(
     raise SystemExit(report.exit_code)
 
 
-def _write(path: Path | None, text: str) -> None:
-    if path is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        path.write_text(text)
-    except OSError as e:
-        raise DestinationError(f"can't be written: {e.strerror}", where=path) from None
-
-
 def _write_fix(path: Path, suggestions: Sequence[Suggestion]) -> None:
     if not suggestions:
         terminal.note("no fix was written: no prefix, wrapper or renamed segment explains what is missing")
     elif not suggestions[0].pack:
         terminal.note(f"no fix was written: {suggestions[0].what} does it: {suggestions[0].command}")
     else:
-        _write(path, suggestions[0].pack)
+        terminal.write(suggestions[0].pack, path)
         terminal.note(f"written: {path}; read it, then use it with -r {path}")

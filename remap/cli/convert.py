@@ -20,12 +20,7 @@ from remap.cli import options, terminal
     "--ranks", type=click.IntRange(1), help="Cut every tensor over so many ranks, a file each (DCP)."
 )
 @click.option("--under", metavar="A.B", help="Where in the output the state dict is to lie (DCP, torch).")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
-@click.option(
-    "--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take."
-)
-@click.option("--sync", is_flag=True, help="Return only when the disk has it (cp does not wait either).")
-@click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before.")
+@options.writing
 @options.as_json
 def command(
     source: Path,
@@ -36,10 +31,7 @@ def command(
     tag: str | None,
     ranks: int | None,
     under: str | None,
-    jobs: int | None,
-    memory: int,
-    sync: bool,
-    overwrite: bool,
+    writing: options.Writing,
     as_json: bool,
 ) -> None:
     """Convert a checkpoint: other names, another format, or both.
@@ -58,23 +50,21 @@ def command(
             tag=tag,
             ranks=ranks,
             under=under,
-            jobs=jobs,
-            memory=memory,
-            sync=sync,
-            overwrite=overwrite,
             progress=progress,
+            **writing,
             **how,
         )
     if as_json:
         terminal.print_json(receipt)
         return
-    total = sum(receipt.files.values())
     click.echo(
         f"{destination}: {receipt.format}, {terminal.count(len(receipt.tensors), 'tensor')} in "
-        f"{terminal.count(len(receipt.files), 'file')}, {terminal.size(total)}"
+        f"{terminal.count(len(receipt.files), 'file')}, {terminal.size(receipt.nbytes)}"
     )
     if receipt.drops:
         reasons = sorted({d.because for d in receipt.drops})
         terminal.note(f"note: {terminal.count(len(receipt.drops), 'tensor')} dropped: {'; '.join(reasons)}")
+    for text in receipt.warnings:
+        terminal.note(f"warning: {text}")
     if receipt.left_behind:
         terminal.note(f"note: not carried along: {', '.join(receipt.left_behind)}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import io
+import signal
 import sys
 from importlib import import_module
 
 import click
 
-from remap.errors import RemapError
+from remap.errors import RemapError, printable
 from remap.version import __version__
 
 COMMANDS = {
@@ -23,6 +24,10 @@ COMMANDS = {
     "rules": "list, show, check and test rule packs",
 }
 """Name -> summary. The command is in ``remap.cli.<name>``, as ``command``."""
+
+
+STOPPED = 130
+"""Exit code after Ctrl-C, as a shell gives it."""
 
 
 class Lazy(click.Group):
@@ -54,20 +59,32 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; errors become one paragraph on stderr and an exit code."""
+    _settle()
     try:
         code = cli.main(prog_name="remap", standalone_mode=False)
-    except click.Abort:
-        code = 130
+    except click.Abort:  # what click makes of KeyboardInterrupt
+        click.echo("stopped; nothing was left behind", err=True)
+        code = STOPPED
     except click.ClickException as e:
         e.show()
         code = 2
     except RemapError as e:
         click.echo(f"error: {e}", err=True)
         code = e.exit_code
-    except KeyboardInterrupt:
-        click.echo("stopped; nothing was left behind", err=True)
-        code = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except OSError as e:
+        click.echo(f"error: {printable(str(e))}", err=True)
+        code = 2
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _settle() -> None:
+    """How this process meets the world: a reader that goes away ends it quietly, a scheduler's SIGTERM
+    or SIGHUP as Ctrl-C does, and what the terminal's encoding can't show is escaped."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -60,6 +60,9 @@ destination = click.argument("destination", type=click.Path(path_type=Path))
 at = click.option(
     "--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous."
 )
+rules = click.option(
+    "-r", "--rules", multiple=True, metavar="PACK", help="A pack, family/name or a file (repeatable)."
+)
 output = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The file to write; stdout without it."
 )
@@ -103,9 +106,35 @@ def conversion(function: Callable[..., None]) -> Callable[..., None]:
             "-p", "--param", "params", multiple=True, type=Setting(), help="A pack's parameter (repeatable)."
         ),
         click.option("--inverse", is_flag=True, help="Apply the packs backwards."),
+        rules,
+    ):
+        command = option(command)
+    return command
+
+
+class Writing(TypedDict):
+    """How an output is written: the arguments that ``api.convert`` and ``reshard`` share."""
+
+    jobs: int | None
+    memory: int
+    sync: bool
+    overwrite: bool
+
+
+def writing(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of ``Writing``, which the command takes as one argument, ``writing``."""
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        function(writing={name: given.pop(name) for name in Writing.__annotations__}, **given)
+
+    for option in (
+        click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before."),
+        click.option("--sync", is_flag=True, help="Return only when the disk has it (cp does not wait)."),
         click.option(
-            "-r", "--rules", multiple=True, metavar="PACK", help="A pack, family/name or a file (repeatable)."
+            "--memory", type=Size(), default="1GiB", show_default=True, help="What computed tensors may take."
         ),
+        click.option("--jobs", type=click.IntRange(1, 64), help="Threads."),
     ):
         command = option(command)
     return command

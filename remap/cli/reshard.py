@@ -32,12 +32,7 @@ from remap.cli import options, terminal
     show_default=True,
     help="Copies that differ between model parts: refuse them, or take part 0's.",
 )
-@click.option("--jobs", type=click.IntRange(1, 64), help="Threads.")
-@click.option(
-    "--memory", type=options.Size(), default="1GiB", show_default=True, help="What computed tensors may take."
-)
-@click.option("--sync", is_flag=True, help="Return only when the disk has it.")
-@click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before.")
+@options.writing
 @options.as_json
 def command(
     source: Path,
@@ -50,10 +45,7 @@ def command(
     optimizer_dtype: str | None,
     partition: Path | None,
     replicas: str,
-    jobs: int | None,
-    memory: int,
-    sync: bool,
-    overwrite: bool,
+    writing: options.Writing,
     as_json: bool,
 ) -> None:
     """Cut a metaseq checkpoint anew: other FSDP shards, other model parts, or unflattened.
@@ -75,18 +67,14 @@ def command(
             optimizer_dtype=optimizer_dtype,
             partition=partition,
             replicas=replicas,
-            jobs=jobs,
-            memory=memory,
-            sync=sync,
-            overwrite=overwrite,
             progress=progress,
+            **writing,
         )
     if as_json:
         terminal.print_json(receipt)
         return
     click.echo(
-        f"{destination}: {terminal.count(len(receipt.files), 'file')}, "
-        f"{terminal.size(sum(receipt.files.values()))}"
+        f"{destination}: {terminal.count(len(receipt.files), 'file')}, {terminal.size(receipt.nbytes)}"
     )
     if receipt.left_behind:
         terminal.note(f"note: not carried along: {', '.join(receipt.left_behind)}")

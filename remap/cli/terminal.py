@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from remap.errors import UsageError, printable
+from remap.errors import DestinationError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,10 @@ def print_json(document: object) -> None:
 
 def json_text(document: object) -> str:
     """A document as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    try:
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    except UnicodeEncodeError:  # a lone surrogate, in a key or a file name: JSON can escape it
+        return json.dumps(msgspec.to_builtins(document), indent=2) + "\n"
 
 
 def write(text: str, output: Path | None) -> None:
@@ -47,10 +51,18 @@ def write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
+    if output.is_file() and _holds_weights(output):
+        raise DestinationError("is a checkpoint, not to be replaced by a document", where=output)
     try:
         output.write_text(text)
     except OSError as e:
-        raise UsageError(f"can't be written: {e.strerror}", where=output) from None
+        raise DestinationError(f"can't be written: {e.strerror}", where=output) from None
+
+
+def _holds_weights(path: Path) -> bool:
+    from remap.formats import registry
+
+    return any(f.name != "keys" for f, _ in registry.find(path))
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset[int] = frozenset()) -> None:

@@ -15,12 +15,16 @@ from remap.errors import VerifyError
 @click.option(
     "--against", type=click.Path(path_type=Path), help="The source: convert it once more, compare digests."
 )
+@options.rules
 @options.as_json
-def command(path: Path, against: Path | None, as_json: bool) -> None:
-    """Re-read an output against its receipt. Exit code 4 where it is not what was written."""
+def command(path: Path, against: Path | None, rules: tuple[str, ...], as_json: bool) -> None:
+    """Re-read an output against its receipt. Exit code 4 where it is not what was written.
+
+    With --against, -r gives the packs that made it, where they can't be found by their names.
+    """
     from remap import api
 
-    receipt, problems = api.verify(path, against=against)
+    receipt, problems = api.verify(path, against=against, rules=rules)
     if as_json:
         terminal.print_json({"version": 1, "path": str(path), "problems": problems})
     elif not problems:

@@ -9,8 +9,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from remap.dtypes import DType
 from remap.errors import Damaged
-from remap.formats.base import CopiedBytes, OutFile
+from remap.formats.base import CopiedBytes, Literal, OutFile
 
 CONFIG = "config.json"
 
@@ -51,6 +52,17 @@ def read_config(folder: Path) -> Mapping[str, object]:
     return config if isinstance(config, dict) else {}
 
 
-def carried(files: tuple[Path, ...]) -> list[OutFile]:
-    """Copies of companion files, for the folder of an output."""
-    return [OutFile(p.name, (CopiedBytes(p, 0, p.stat().st_size),)) for p in files]
+def carried(files: tuple[Path, ...], cast: DType | None = None) -> list[OutFile]:
+    """Copies of companion files, for the folder of an output. Where weights were ``cast``, ``config.json``
+    tells the new type."""
+    return [_carried(p, cast) for p in files]
+
+
+def _carried(path: Path, cast: DType | None) -> OutFile:
+    if path.name == CONFIG and cast is not None:
+        config = dict(read_config(path.parent))
+        said = [k for k in ("dtype", "torch_dtype") if k in config]
+        if said:
+            text = json.dumps(config | dict.fromkeys(said, cast.name), indent=2, ensure_ascii=False)
+            return OutFile(path.name, (Literal(f"{text}\n".encode()),))
+    return OutFile(path.name, (CopiedBytes(path, 0, path.stat().st_size),))

@@ -18,7 +18,14 @@ from remap.formats import torch_zip
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.deepspeed_pipeline import MODULE_ONLY, STEP
-from remap.formats.layer_files import LATEST, layer_files, optimizer_files, rank_files, step_folders
+from remap.formats.layer_files import (
+    LATEST,
+    layer_files,
+    optimizer_files,
+    rank_files,
+    step_folders,
+    step_name,
+)
 from remap.types import Catalog
 
 
@@ -74,7 +81,7 @@ class DeepSpeed:
             raise UsageError(
                 f"a DeepSpeed checkpoint is a folder, {options.name} is a file's name", remedy="name a folder"
             )
-        step = options.tag or STEP
+        step = step_name(options.tag, STEP)
         extras = {k: v for k, v in MODULE_ONLY.items() if k != "module"}
         rank = torch_zip.emit(f"{step}/mp_rank_00_model_states.pt", tensors, extras, at="module")
         return [rank, OutFile(LATEST, (Literal(step.encode()),))]

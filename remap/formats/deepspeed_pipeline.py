@@ -14,6 +14,7 @@ the old weights back at the first optimizer step. Reading warns of them; writing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +31,14 @@ from remap.formats.layer_files import (
     optimizer_files,
     rank_files,
     step_folders,
+    step_name,
 )
 from remap.types import Catalog, Entry
 
 STEP = "global_step0"
 """Name of the step folder unless the user gives one: DeepSpeed's own name for step 0."""
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,5}")
 
 MODULE_ONLY = {
     "module": None,
@@ -91,7 +95,7 @@ class DeepSpeedPipeline:
             raise UsageError(
                 f"layer files need a folder, {options.name} is a file's name", remedy="name a folder"
             )
-        step = options.tag or STEP
+        step = step_name(options.tag, STEP)
         layers = _by_layer(tensors)
         files = [
             torch_zip.emit(f"{step}/layer_{i:02d}-model_00-model_states.pt", layers[i])
@@ -169,7 +173,7 @@ def _by_layer(tensors: Mapping[str, Expr]) -> dict[int, dict[str, Expr]]:
     wrong = []
     for key, expr in tensors.items():
         number, dot, rest = key.partition(".")
-        if not (dot and rest and number.isascii() and number.isdigit() and str(int(number)) == number):
+        if not (dot and rest and _NUMBER.fullmatch(number)):
             wrong.append(key)
             continue
         layers.setdefault(int(number), {})[rest] = expr

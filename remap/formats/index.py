@@ -44,7 +44,7 @@ def read_index(path: Path) -> Index:
     """Read an index file. Raises Damaged, or Hostile where it names a file outside its folder."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, RecursionError) as e:
         raise Damaged(f"not an index: {e}", where=path, remedy="fetch the file again") from None
     outside = sorted({n for n in found.weight_map.values() if not _is_inside(n)})
     if outside:
@@ -63,6 +63,11 @@ def _is_inside(name: str) -> bool:
     """A relative path that goes down only, on POSIX and on Windows alike."""
     parts = name.split("/")
     return not any(p in ("", ".", "..") or PureWindowsPath(p).name != p or "\0" in p for p in parts)
+
+
+def has_shards(path: Path) -> bool:
+    """Is any shard of the index at ``path`` there? One without is a list of names."""
+    return any(shard.exists() for shard in read_index(path).shards)
 
 
 def check_shards_exist(index: Index) -> None:

@@ -76,7 +76,7 @@ def _load(path: Path) -> dict[str, object]:
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         document = msgspec.json.decode(data)
-    except (ValueError, OSError, EOFError) as e:
+    except (ValueError, OSError, EOFError, RecursionError) as e:
         raise Damaged(f"not a key list: {e}", where=path) from None
     if not isinstance(document, dict):
         raise Damaged("not a key list: a JSON object is expected", where=path)
@@ -99,13 +99,19 @@ def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
                 shape, kind = pair
                 known = (kind, *shape)
                 if known not in specs:
-                    specs[known] = TensorSpec(dtype(kind), tuple(map(int, shape)))
+                    specs[known] = TensorSpec(dtype(kind), tuple(map(_size, shape)))
                 entries[name] = Entry(name, specs[known])
             except (TypeError, ValueError, UsageError):
                 wrong.append(f"{name}: {json.dumps(pair)[:80]}")
     if wrong:
         raise Damaged("entries are not [shape, dtype]", where=path, problems=wrong)
     return entries
+
+
+def _size(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError(number)
+    return number
 
 
 def _metadata(document: Mapping[str, object]) -> dict[str, str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from remap.errors import Damaged
+from remap.errors import Damaged, UsageError
 
 _LAYER = re.compile(r"layer_(\d+)(?:-model_(\d+))?-model_states\.pt")
 _RANK = re.compile(r"mp_rank_(\d+)_model_states\.pt")
@@ -39,6 +39,14 @@ def rank_of(name: str) -> int | None:
     """The number in ``mp_rank_XX_model_states.pt``, None for another name."""
     found = _RANK.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def step_name(tag: str | None, default: str) -> str:
+    """The name of the step folder to write. Raises UsageError for what is no name of a folder."""
+    name = default if tag is None else tag
+    if not name or name in (".", "..", LATEST) or PurePosixPath(name).name != name or "\0" in name:
+        raise UsageError(f"--tag {name!r} is no name for a folder", remedy="give one name, as global_step0")
+    return name
 
 
 def layer_files(folder: Path) -> list[Path]:

@@ -32,6 +32,7 @@ from remap.formats.index import (
     Index,
     check_index,
     check_shards_exist,
+    has_shards,
     index_file,
     read_index,
     shard_name,
@@ -59,7 +60,7 @@ class Safetensors:
             rest = [p for p in sorted(path.glob("*.safetensors")) if p not in listed]
             return [*indexes, *_first_of_family(rest)]
         if path.name.endswith(".safetensors.index.json"):
-            return [path]
+            return [path] if has_shards(path) else []
         if not looks_like_safetensors(path):
             return []
         indexes = [
@@ -90,6 +91,11 @@ class Safetensors:
                 problems=unknown,
                 remedy="write a torch file (--to torch)",
             )
+        if _METADATA in tensors:
+            raise UsageError(
+                f"safetensors keeps {_METADATA!r} for itself, and a tensor has that name",
+                remedy="rename it, or write a torch file (--to torch)",
+            )
         metadata = {"format": "pt", **source.metadata}
         groups = split_shards(_in_file_order(tensors), options.shard_size)
         stem, suffix = os.path.splitext(options.name or "model.safetensors")
@@ -105,11 +111,10 @@ FORMAT = Safetensors()
 
 def looks_like_safetensors(path: Path) -> bool:
     """True where the file's first bytes are a safetensors header, damaged or not."""
-    try:
-        with path.open("rb") as f:
-            head = f.read(64)
-    except OSError:
+    if not path.is_file():
         return False
+    with path.open("rb") as f:
+        head = f.read(64)
     if len(head) < 9:
         return False
     (length,) = struct.unpack("<Q", head[:8])

@@ -19,6 +19,7 @@ from remap.formats.companions import companions, read_config
 from remap.formats.index import (
     check_index,
     check_shards_exist,
+    has_shards,
     index_file,
     read_index,
     shard_name,
@@ -53,7 +54,7 @@ class Torch:
         if path.is_dir():
             return _find_in(path)
         if _INDEX.fullmatch(path.name):
-            return [path]
+            return [path] if has_shards(path) else []
         if not is_torch(path) and not _is_broken(path):
             return []
         for index in sorted(path.parent.glob("*.index.json")):
@@ -171,7 +172,7 @@ def _catalog(path: Path, files: Sequence[Path], at: str | None, keep_suspicious:
         raise Damaged("keys are in two shards", where=path, problems=twice, remedy="remove the stale shards")
     return Catalog(
         format=Torch.name,
-        root=path.resolve(),
+        root=path,
         files=tuple(sorted(files)),
         entries=entries,
         config=read_config(path.parent),

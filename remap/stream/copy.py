@@ -117,8 +117,16 @@ class Sink:
             self._progress(n)
 
 
-def run_task(task: Task, fd: int, sealed: bool, budget: int, progress: Progress) -> dict[int, Sum]:
-    """Write the task's pieces to ``fd``; the sums of its parts by their number in the file."""
+def run_task(task: Task, path: Path, sealed: bool, budget: int, progress: Progress) -> dict[int, Sum]:
+    """Write the task's pieces to ``path``; the sums of its parts by their number in the file."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        return _write(task, fd, sealed, budget, progress)
+    finally:
+        os.close(fd)
+
+
+def _write(task: Task, fd: int, sealed: bool, budget: int, progress: Progress) -> dict[int, Sum]:
     sums: dict[int, Sum] = {}
     sink = Sink(fd, task.offset, progress)
     with Sources() as sources:

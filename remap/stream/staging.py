@@ -1,25 +1,25 @@
 """An output exists only once it is whole: it is written beside its destination, then renamed.
 
-The folder ``.NAME.remap-HOST-PID-xxxx`` is made in the destination's parent, so that the rename
-stays on one file system. A killed run leaves that folder at most; the next run to the same
-destination sweeps it.
+The folder ``.NAME.remap-HOST-PID-xxxx`` is made in the destination's parent, so that the rename stays
+on one file system. Nothing that a loader looks for lies in it before it is finished. A killed run
+leaves that folder at most; the next run to the same destination sweeps it once it has succeeded.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
+import secrets
 import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from remap.errors import DestinationError
 from remap.receipt import RECEIPT, receipt_path
+from remap.stream.destination import check_apart, check_free, check_place, explained, resolved
 from remap.types import Catalog
 
 
@@ -30,16 +30,18 @@ class Staging:
     """
 
     def __init__(self, destination: Path, source: Catalog, *, single_file: bool, overwrite: bool) -> None:
-        self.destination = _resolved(destination)
+        self.destination = resolved(destination)
         self._single = single_file
-        _check_apart(self.destination, source)
-        _check_free(self.destination, single_file, overwrite)
-        parent = self.destination.parent
-        with _explained(self.destination):
+        self._overwrite = overwrite
+        check_apart(self.destination, source)
+        with explained(self.destination):
+            _put_back(self.destination)
+            check_place(self.destination)
+            check_free(self.destination, single_file, overwrite)
+            parent = self.destination.parent
             parent.mkdir(parents=True, exist_ok=True)
-            _sweep(parent, self.destination.name)
-            prefix = f".{self.destination.name}.remap-{_host()}-{os.getpid()}-"
-            self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            self.folder = parent / f"{_prefix(self.destination)}{os.getpid()}-{secrets.token_hex(4)}"
+            self.folder.mkdir()
 
     def __enter__(self) -> Staging:
         return self
@@ -60,102 +62,82 @@ class Staging:
     @contextmanager
     def writing(self) -> Iterator[Path]:
         """The folder to write to; what the system refuses there becomes a DestinationError."""
-        with _explained(self.destination):
+        with explained(self.destination):
             yield self.folder
 
     def commit(self) -> None:
-        """Rename the output to its destination, replacing what was there."""
-        with _explained(self.destination):
+        """Rename the output to its destination. What has appeared there since is looked at once more:
+        without ``overwrite`` nothing is ever replaced."""
+        check_free(self.destination, self._single, self._overwrite)
+        with explained(self.destination):
             if self._single:
-                name = self.destination.name
-                os.replace(self.folder / RECEIPT, receipt_path(self.destination))
-                os.replace(self.folder / name, self.destination)
+                self._put_file()
             else:
-                os.chmod(self.folder, 0o777 & ~_umask())
-                self._replace_folder()
+                self._put_folder()
             _sync(self.destination.parent)
+        _sweep(self.destination)
 
-    def _replace_folder(self) -> None:
-        old = None
-        if self.destination.exists() and any(self.destination.iterdir()):
-            old = Path(tempfile.mkdtemp(prefix=f"{self.folder.name}-old-", dir=self.destination.parent))
-            os.rename(self.destination, old)
-        os.rename(self.folder, self.destination)
-        if old is not None:
-            shutil.rmtree(old, ignore_errors=True)
+    def _put_file(self) -> None:
+        written = self.folder / self.destination.name
+        if self._overwrite:
+            os.replace(written, self.destination)
+        else:
+            _link(written, self.destination)
+        os.replace(self.folder / RECEIPT, receipt_path(self.destination))
 
-
-def _resolved(destination: Path) -> Path:
-    path = destination.expanduser()
-    return path.parent.resolve() / path.name if path.name else path.resolve()
-
-
-def _check_apart(destination: Path, source: Catalog) -> None:
-    """Neither may lie in the other: a source is never written to."""
-    root = (source.asked or source.root).resolve()
-    files = {f.resolve() for f in source.files}
-    real = destination.resolve()
-    inside = root.is_dir() and (real == root or root in real.parents)
-    if inside or real in files:
-        raise DestinationError(
-            "the destination is the source, or lies inside it; a source is never written to",
-            where=destination,
-            remedy="name another folder",
-        )
-    if any(real in f.parents for f in files) and any(real.iterdir()):
-        raise DestinationError(
-            "the destination holds the source", where=destination, remedy="name another folder"
-        )
+    def _put_folder(self) -> None:
+        if not (self._overwrite and self.destination.exists()):
+            os.rename(self.folder, self.destination)  # the system refuses a folder that is not empty
+            return
+        old = self.folder.with_name(f"{self.folder.name}-old")
+        os.rename(self.destination, old)
+        try:
+            os.rename(self.folder, self.destination)
+        except OSError:
+            os.rename(old, self.destination)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
-def _check_free(destination: Path, single_file: bool, overwrite: bool) -> None:
-    if not os.path.lexists(destination):
-        return
-    if single_file and destination.is_dir():
-        raise DestinationError("is a folder, and one file is to be written", where=destination)
-    if not single_file and not destination.is_dir():
-        raise DestinationError("is a file, and a folder is to be written", where=destination)
-    if destination.is_dir() and not any(destination.iterdir()):
-        return
-    if not overwrite:
-        raise DestinationError(
-            "exists already", where=destination, remedy="name another destination, or give --overwrite"
-        )
-    if destination.is_dir() and not (destination / RECEIPT).is_file():
-        raise DestinationError(
-            "is a folder that remap did not write, so --overwrite does not remove it",
-            where=destination,
-            remedy="remove it yourself, or name another destination",
-        )
-
-
-@contextmanager
-def _explained(destination: Path) -> Iterator[None]:
+def _link(written: Path, destination: Path) -> None:
+    """Give a file its name, in one step that fails where the name is taken."""
     try:
-        yield
-    except OSError as e:
-        reasons = {
-            errno.ENOSPC: "the disk is full",
-            errno.EDQUOT: "the quota is used up",
-            errno.EFBIG: "the file system or a limit allows no file of that size",
-            errno.EACCES: "no permission to write there",
-            errno.EPERM: "no permission to write there",
-            errno.EROFS: "the file system is read-only",
-        }
+        os.link(written, destination)
+    except FileExistsError:
         raise DestinationError(
-            f"{reasons.get(e.errno or 0, e.strerror or str(e))}; nothing was left behind",
-            where=e.filename or destination,
-            remedy="make room or name another destination",
+            "something appeared there meanwhile", where=destination, remedy="name another destination"
         ) from None
+    except OSError:  # a file system without hard links
+        os.rename(written, destination)
 
 
-def _sweep(parent: Path, name: str) -> None:
-    """Remove what runs on this machine left when they were killed."""
-    pattern = re.compile(rf"\.{re.escape(name)}\.remap-{re.escape(_host())}-(\d+)-.+")
-    for path in parent.iterdir():
-        found = pattern.fullmatch(path.name)
-        if found and not _alive(int(found[1])):
-            shutil.rmtree(path, ignore_errors=True)
+def _prefix(destination: Path) -> str:
+    host = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "host"
+    return f".{destination.name}.remap-{host}-"
+
+
+def _leftovers(destination: Path) -> Iterator[Path]:
+    """What runs on this machine left beside ``destination`` when they were killed."""
+    pattern = re.compile(rf"{re.escape(_prefix(destination))}(\d+)-[0-9a-f]+(-old)?")
+    if destination.parent.is_dir():
+        for path in destination.parent.iterdir():
+            found = pattern.fullmatch(path.name)
+            if found and not _alive(int(found[1])):
+                yield path
+
+
+def _put_back(destination: Path) -> None:
+    """A run that was killed between its two renames left the old output under another name."""
+    if not os.path.lexists(destination):
+        for path in _leftovers(destination):
+            if path.name.endswith("-old"):
+                os.rename(path, destination)
+                return
+
+
+def _sweep(destination: Path) -> None:
+    for path in _leftovers(destination):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
@@ -166,16 +148,6 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _host() -> str:
-    return re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "host"
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from remap.errors import UsageError
 from remap.expr import Expr, Take, blocks, ranges
 from remap.formats.base import CopiedBytes, OutFile, Part, TensorBytes
 from remap.types import Scattered, Span
@@ -58,22 +57,14 @@ def runs_of(part: Part) -> list[ranges.Run] | None:
     return []
 
 
-def check_memory(files: Sequence[OutFile], budget: int) -> None:
-    """Raise UsageError, naming each tensor and what it needs, where computing it in blocks takes more
-    than ``budget`` bytes."""
-    needs = {
+def needs(files: Sequence[OutFile], budget: int) -> dict[str, int]:
+    """Key -> most bytes that are held while its tensor is computed in blocks of about ``budget``."""
+    return {
         p.key: blocks.peak(p.expr, budget)
         for f in files
         for p in f.parts
         if isinstance(p, TensorBytes) and not _is_listed(p.expr) and ranges.lower(p.expr) is None
     }
-    large = {k: n for k, n in needs.items() if n > budget}
-    if large:
-        raise UsageError(
-            f"{len(large)} tensors can't be computed within --memory {budget} bytes",
-            problems=[f"{k}: needs {n} bytes" for k, n in large.items()],
-            remedy=f"give --memory {max(large.values())} or more",
-        )
 
 
 def _is_listed(expr: Expr) -> bool:

@@ -10,7 +10,7 @@ import xxhash
 
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
-from remap.expr import Cast, Concat, Pad, Permute, Slice, Take
+from remap.expr import Cast, Concat, Pad, Permute, Slice, Take, blocks
 from remap.formats.base import CopiedBytes, Literal, OutFile, TensorBytes
 from remap.stream import work, write_files
 from remap.types import Entry, Location, TensorSpec
@@ -99,6 +99,51 @@ def test_progress_counts_every_byte(matrix, folder):
     seen = []
     write_files([OutFile("x", (TensorBytes("m", matrix[0]),))], folder, progress=seen.append)
     assert sum(seen) == 64 * 64 * 4
+
+
+def test_fewer_threads_rather_than_too_much_memory(matrix, folder):
+    need = blocks.peak(Cast(matrix[0], dtype("float64")), 1)
+    files = [OutFile("x", tuple(TensorBytes(str(i), Cast(matrix[0], dtype("float64"))) for i in range(4)))]
+    write_files(files, folder, jobs=4, memory=need)
+    assert (folder / "x").read_bytes() == matrix[1].double().numpy().tobytes() * 4
+
+
+def test_what_the_remedy_asks_for_is_enough(matrix, folder):
+    files = [OutFile("x", (TensorBytes("k", Cast(matrix[0], dtype("float64"))),))]
+    with pytest.raises(UsageError) as e:
+        write_files(files, folder, jobs=4, memory=1000)
+    write_files(files, folder, jobs=4, memory=int(e.value.remedy.split()[2]))
+
+
+def test_no_threads_are_refused(folder):
+    with pytest.raises(UsageError, match="give --jobs 1 or more"):
+        write_files([], folder, jobs=-1)
+
+
+def test_a_file_outside_the_folder_is_refused(folder):
+    with pytest.raises(UsageError, match="outside the destination"):
+        write_files([OutFile("../../x", (Literal(b"x"),))], folder)
+
+
+def test_an_error_stops_the_other_tasks(matrix, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "TASK_BYTES", 1)
+    (tmp_path / "short").write_bytes(b"abc")
+    seen = []
+    parts = (CopiedBytes(tmp_path / "short", 0, 8), *(TensorBytes(str(i), matrix[0]) for i in range(500)))
+    with pytest.raises(Damaged):
+        write_files([OutFile("x", parts)], folder, jobs=1, progress=seen.append)
+    assert sum(seen) < 500 * matrix[0].spec.nbytes
+
+
+def test_an_unfinished_file_has_no_name_that_a_loader_takes(matrix, folder):
+    names = []
+    write_files(
+        [OutFile("model.safetensors", (TensorBytes("m", matrix[0]),))],
+        folder,
+        progress=lambda n: names.extend(p.name for p in folder.iterdir()),
+    )
+    assert names == ["model.safetensors.part"]
+    assert [p.name for p in folder.iterdir()] == ["model.safetensors"]
 
 
 def test_what_needs_more_than_the_memory_is_refused_before_anything_is_written(matrix, folder):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
+from pathlib import Path
 
 import pytest
 
 from remap.errors import DestinationError
-from remap.receipt import RECEIPT
+from remap.receipt import RECEIPT, File, Receipt, Source
 from remap.stream import Staging
 from remap.types import Catalog
 
@@ -27,8 +30,15 @@ def staged(destination, source, content="new", **options):
         with staging.writing() as folder:
             name = destination.name if options["single_file"] else "file"
             (folder / name).write_text(content)
-            (folder / RECEIPT).write_text("{}")
+            (folder / RECEIPT).write_bytes(receipt(name).encode())
         staging.commit()
+
+
+def receipt(*files):
+    """A receipt that lists ``files``."""
+    source = Source("source", "safetensors", {})
+    listed = {name: File(3, None) for name in files}
+    return Receipt(1, "0", "torch", source, [], [], None, {}, [], [], [], listed)
 
 
 def names(folder):
@@ -70,12 +80,69 @@ def test_overwrite_replaces_what_remap_wrote(tmp_path, source):
     assert names(tmp_path) == ["out", "source"]
 
 
-def test_overwrite_does_not_remove_what_remap_did_not_write(tmp_path, source):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/thesis.tex").write_text("years of work")
-    with pytest.raises(DestinationError, match="remap did not write"):
+@pytest.mark.parametrize("listed", [True, False])
+def test_overwrite_does_not_remove_what_remap_did_not_write(tmp_path, source, listed):
+    if listed:
+        staged(tmp_path / "out", source)
+    (tmp_path / "out/global_step1000").mkdir(parents=True)
+    (tmp_path / "out/global_step1000/trained.pt").write_text("weeks of work")
+    with pytest.raises(DestinationError, match="replaces what remap wrote, and there is more"):
         staged(tmp_path / "out", source, overwrite=True)
-    assert (tmp_path / "out/thesis.tex").exists()
+    assert (tmp_path / "out/global_step1000/trained.pt").exists()
+
+
+def test_overwrite_does_not_replace_a_file_that_remap_did_not_write(tmp_path, source):
+    (tmp_path / "out.pt").write_text("important")
+    with pytest.raises(DestinationError, match="no receipt"):
+        staged(tmp_path / "out.pt", source, single_file=True, overwrite=True)
+    assert (tmp_path / "out.pt").read_text() == "important"
+
+
+def test_a_file_that_is_no_receipt_is_not_replaced_by_one(tmp_path, source):
+    (tmp_path / "out.pt.receipt.json").write_text("the grocer's")
+    with pytest.raises(DestinationError, match="the receipt would replace a file that is none"):
+        staged(tmp_path / "out.pt", source, single_file=True)
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_appears_meanwhile_is_not_replaced(tmp_path, source, single, overwrite):
+    out = tmp_path / "out"
+    with Staging(out, source, single_file=single, overwrite=overwrite) as staging:
+        (staging.folder / "out").write_text("new")
+        (staging.folder / RECEIPT).write_bytes(receipt("out").encode())
+        if single:
+            out.write_text("precious")
+        else:
+            out.mkdir()
+            (out / "precious").write_text("precious")
+        with pytest.raises(DestinationError):
+            staging.commit()
+    assert (out if single else out / "precious").read_text() == "precious"
+    assert names(tmp_path) == ["out", "source"]
+
+
+def test_a_run_that_was_killed_while_replacing_loses_nothing(tmp_path, source):
+    staged(tmp_path / "out", source, "old")
+    host = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname())
+    (tmp_path / "out").rename(tmp_path / f".out.remap-{host}-4194304-00ff-old")  # above the largest pid
+    with pytest.raises(DestinationError, match="exists already"):
+        staged(tmp_path / "out", source)
+    assert (tmp_path / "out/file").read_text() == "old"
+
+
+def test_a_link_to_a_folder_is_followed(tmp_path, source):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    staged(tmp_path / "link", source)
+    assert (tmp_path / "real/file").read_text() == "new"
+
+
+def test_the_current_folder_is_refused(tmp_path, source, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(DestinationError, match="is the current folder"):
+        staged(Path(), source)
 
 
 def test_an_empty_folder_may_be_taken(tmp_path, source):

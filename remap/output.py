@@ -1,0 +1,110 @@
+"""A plan and its files -> an output at its destination, whole and checked, or nothing there at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import remap.receipt as receipts
+import remap.verify as checks
+from remap.errors import Damaged
+from remap.expr import Take
+from remap.formats.base import OutFile, TensorBytes
+from remap.plan import Plan
+from remap.receipt import Receipt
+from remap.stream import MEMORY, Staging, write_files
+from remap.types import Catalog, Entry
+
+Begin = Callable[[int, int], Callable[[int], None]]
+"""Called with (number of files, bytes); gives the function that is told of bytes written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How an output is written: see ``api.convert``."""
+
+    jobs: int | None = None
+    memory: int = MEMORY
+    sync: bool = False
+    overwrite: bool = False
+    progress: Begin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class What:
+    """What is written.
+
+    format  its name
+    files   laid out
+    single  one file, not a folder
+    left    what the source holds and the output does not
+    at      where in the output the tensors lie, None where they are found
+    again   rules that were applied to names that they made
+    """
+
+    format: str
+    files: Sequence[OutFile]
+    single: bool
+    left: Sequence[str] = ()
+    at: str | None = None
+    again: Sequence[str] = ()
+
+
+def write_output(
+    plan: Plan, what: What, destination: Path, how: How, reopen: Callable[[Path], Mapping[str, Entry]]
+) -> Receipt:
+    """Write ``what`` at ``destination`` and check it against ``plan``.
+
+    reopen  reads the headers of what was written, at the path given to it
+
+    Raises DestinationError, UsageError, Damaged, VerifyError; nothing is left behind then.
+    """
+    total = sum(f.nbytes for f in what.files)
+    before = _stamps(plan.catalog)
+    with Staging(destination, plan.catalog, single_file=what.single, overwrite=how.overwrite) as staging:
+        staging.check_room(total)
+        with staging.writing() as folder:
+            told = how.progress(len(what.files), total) if how.progress else lambda n: None
+            written = write_files(
+                what.files, folder, jobs=how.jobs, memory=how.memory, sync=how.sync, progress=told
+            )
+            output = reopen(folder / destination.name if what.single else folder)
+            checks.check_headers(plan, output)
+            _check_unchanged(before, _stamps(plan.catalog))
+            rest = {o.key: Take(output[o.key]) for o in plan.outputs if o.key not in written.digests}
+            digests = {**written.digests, **checks.digests(rest)}
+            receipt = receipts.make(
+                plan, what.format, digests, _files(what.files, folder), what.left, what.at, what.again
+            )
+            (folder / receipts.RECEIPT).write_bytes(receipt.encode())
+        staging.commit()
+    return receipt
+
+
+def _files(files: Sequence[OutFile], folder: Path) -> dict[str, receipts.File]:
+    """Sizes of all files, and digests of those that hold no tensors."""
+    return {
+        f.name: receipts.File(
+            f.nbytes,
+            None if any(isinstance(p, TensorBytes) for p in f.parts) else checks.file_digest(folder / f.name),
+        )
+        for f in files
+    }
+
+
+def _stamps(catalog: Catalog) -> dict[Path, tuple[int, int, int]]:
+    """What tells of every source file whether it was changed."""
+    found = ((f, os.stat(f)) for f in catalog.files)
+    return {f: (s.st_size, s.st_mtime_ns, s.st_ino) for f, s in found}
+
+
+def _check_unchanged(before: Mapping[Path, object], after: Mapping[Path, object]) -> None:
+    changed = [str(f) for f, stamp in before.items() if after.get(f) != stamp]
+    if changed:
+        raise Damaged(
+            "the source was changed while it was read, so the output may be of two minds; it was discarded",
+            problems=changed,
+            remedy="convert it again once nothing writes to it",
+        )
