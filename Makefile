@@ -45,6 +45,7 @@ corpus: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/rename.py
+	$(BIN)/python benchmarks/audit.py
 
 clean:
 	rm -rf $(VENV) build dist demo *.egg-info benchmarks/out \

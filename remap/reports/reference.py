@@ -53,6 +53,9 @@ waivers:
     expect: 1
 ```
 
+A pack may name keys of its family, too: `categories: {adapter: "**.bottleneck.**"}` counts them to
+missing-adapter and unexpected-adapter wherever that pack is used.
+
 Some things no policy changes: where nothing matched, and where two tensors want one name, the audit fails. A
 shape mismatch is only waived by a waiver that names this category. A waiver that matches nothing is reported.
 
