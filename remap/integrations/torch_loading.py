@@ -7,7 +7,7 @@ Nothing of the model is touched unless the policy passes. ``torch_transfer`` mov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import LOADED, Report
 from remap.audits.target import Target
+from remap.dtypes import DType
 from remap.errors import UsageError
 from remap.expr import Cast, Expr
 from remap.integrations.torch_model import target_of
@@ -115,29 +116,52 @@ def examine(
     loaded = {o.key: o.expr for o in plan.outputs if o.key in takes}
     if report.passed:
         _check_types(report, target, loaded)
-    return plan, report, loaded
+    return plan, _note_of_unfit(report, plan, target, takes), loaded
 
 
 def _cast_to(plan: Plan, target: Target) -> Plan:
-    """The plan with floats cast to the target's float types."""
+    """The plan with tensors cast to the target's types, where that loses no more than precision."""
 
     def fitted(key: str, expr: Expr) -> Expr:
         wanted = target.specs.get(key)
-        if wanted is None or not (wanted.dtype.is_float and expr.spec.dtype.is_float):
-            return expr
-        return expr if wanted.dtype == expr.spec.dtype else Cast(expr, wanted.dtype)
+        cast = (
+            wanted is not None
+            and wanted.dtype != expr.spec.dtype
+            and _castable(expr.spec.dtype, wanted.dtype)
+        )
+        return Cast(expr, wanted.dtype) if wanted is not None and cast else expr
 
     return replace(plan, outputs=tuple(replace(o, expr=fitted(o.key, o.expr)) for o in plan.outputs))
 
 
 def _retyped(target: Target, plan: Plan) -> Target:
-    """The target with the float types that the plan gives."""
+    """The target with the types that the plan gives."""
     given = {o.key: o.expr.spec.dtype for o in plan.outputs}
     specs = {
-        k: replace(s, dtype=given[k]) if k in given and s.dtype.is_float and given[k].is_float else s
+        k: replace(s, dtype=given[k]) if k in given and _castable(given[k], s.dtype) else s
         for k, s in target.specs.items()
     }
     return replace(target, specs=specs)
+
+
+def _castable(given: DType, wanted: DType) -> bool:
+    """Floats to floats, but fp8, whose numbers need scales; integers to wider ones; bytes to masks."""
+    if given.is_float and wanted.is_float:
+        return 1 not in (given.itemsize, wanted.itemsize)
+    if {given.name, wanted.name} == {"uint8", "bool"}:
+        return True
+    integers = all("int" in t.name for t in (given, wanted))
+    return integers and given.itemsize < wanted.itemsize
+
+
+def _note_of_unfit(report: Report, plan: Plan, target: Target, takes: Collection[str]) -> Report:
+    """The report, saying what both sides have and is not loaded though the policy passes."""
+    unfit = [o.key for o in plan.outputs if o.key in target.specs and o.key not in takes]
+    if not unfit:
+        return report
+    names = ", ".join(line.cells[0] for line in collapse((k,) for k in unfit))
+    note = f"{len(unfit)} tensors that both have do not fit, and are not loaded: {names}"
+    return replace(report, notes=(*report.notes, note))
 
 
 def _check_types(report: Report, target: Target, loaded: Mapping[str, Expr]) -> None:
@@ -151,6 +175,6 @@ def _check_types(report: Report, target: Target, loaded: Mapping[str, Expr]) -> 
             f"nothing was loaded: {len(odd)} tensors are of another type than the model's",
             where=report.source,
             problems=[f"{line.count} x {': '.join(line.cells)}" for line in collapse(odd)],
-            remedy='dtype="model" casts floats to the model\'s types, dtype="checkpoint" gives the model the '
+            remedy='dtype="model" casts to the model\'s types, dtype="checkpoint" gives the model the '
             "checkpoint's; integers and floats are never made of each other",
         )

@@ -10,13 +10,18 @@ through that code, all of one module together. So is a key that no module owns b
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from remap.errors import UsageError
+
+FSDP1 = "FullyShardedDataParallel"
+"""The class that makes one flat tensor of many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,16 +103,12 @@ def check_whole(model: nn.Module) -> None:
         )
 
 
-FSDP1 = "FullyShardedDataParallel"
-
-
 def share(tensor: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
     """The part of a whole tensor that this rank holds where ``there`` is a DTensor; else all of it."""
-    if not torch.distributed.is_available():
+    module: Any = sys.modules.get("torch.distributed.tensor")  # who has a DTensor has imported it
+    if module is None or not isinstance(there, getattr(module, "DTensor", ())):
         return tensor
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    if not isinstance(there, DTensor):
-        return tensor
-    mesh = there.device_mesh
-    return distribute_tensor(tensor.to(mesh.device_type), mesh, there.placements)
+    part: Any = there
+    mesh = part.device_mesh
+    found: torch.Tensor = module.distribute_tensor(tensor.to(mesh.device_type), mesh, part.placements)
+    return found

@@ -97,11 +97,29 @@ class TestTypes:
         with pytest.raises(UsageError, match="would change its type"):
             remap.load_into(build(), pythia("fp16"), RULES, policy="magma", dtype="checkpoint", assign=False)
 
-    def test_an_integer_never_becomes_a_float(self, tmp_path: Path) -> None:
-        save_file({"weight": torch.ones(2, 2, dtype=torch.int8)}, tmp_path / "int.safetensors")
+    @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+    @pytest.mark.parametrize("fit", ["model", "checkpoint"])
+    def test_codes_never_become_numbers(self, tmp_path: Path, dtype: torch.dtype, fit: str) -> None:
+        save_file({"weight": torch.ones(2, 2).to(dtype)}, tmp_path / "codes.safetensors")
         model = nn.Linear(2, 2, bias=False)
-        with pytest.raises(UsageError, match="integers and floats are never made of each other"):
-            remap.load_into(model, tmp_path / "int.safetensors", dtype="model")
+        before = state(model)
+        with pytest.raises(AuditFailed, match="RM306 dtype-kind: weight"):
+            remap.load_into(model, tmp_path / "codes.safetensors", dtype=fit)
+        policy = tmp_path / "policy.yaml"
+        policy.write_text("policy: 1\nname: ours\nlevels: {dtype-kind: allow}\n")
+        report = remap.load_into(model, tmp_path / "codes.safetensors", policy=policy, dtype=fit)
+        assert departures(model, before) == []
+        assert report.notes[-1] == "1 tensors that both have do not fit, and are not loaded: weight"
+
+    def test_a_mask_of_bytes_becomes_one_of_bools(self, tmp_path: Path) -> None:
+        model = nn.Module()
+        model.register_buffer("mask", torch.zeros(3, dtype=torch.bool))
+        model.register_buffer("count", torch.tensor(0))
+        mask = torch.tensor([1, 0, 1], dtype=torch.uint8)
+        save_file({"mask": mask, "count": torch.tensor(7, dtype=torch.int32)}, tmp_path / "m.safetensors")
+        remap.load_into(model, tmp_path / "m.safetensors", dtype="model")
+        assert model.mask.tolist() == [True, False, True]
+        assert (model.count.dtype, int(model.count)) == (torch.int64, 7)
 
 
 class TestMeta:
