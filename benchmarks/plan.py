@@ -65,15 +65,8 @@ def deepseek() -> tuple[Pack, list[str]]:
 
 def _deepseek() -> Iterator[str]:
     mlp = ("gate_proj", "up_proj", "down_proj")
-    attention = [
-        "q_a_proj",
-        "q_a_layernorm",
-        "q_b_proj",
-        "kv_a_proj_with_mqa",
-        "kv_a_layernorm",
-        "kv_b_proj",
-        "o_proj",
-    ]
+    attention = ["q_a_proj", "q_a_layernorm", "q_b_proj", "o_proj"]
+    attention += ["kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj"]
     yield from ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
     for i in range(61):
         at = f"model.layers.{i}"
