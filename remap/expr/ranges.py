@@ -61,10 +61,10 @@ def lower(expr: Expr) -> list[Run] | None:
 
     Raises UsageError where a source tensor has no location (a key list has no bytes).
     """
-    if expr.spec.nbytes == 0:
-        return []
     if isinstance(expr, Take):
         return _take(expr)
+    if expr.spec.nbytes == 0:
+        return []
     if isinstance(expr, Cast):
         return lower(expr.of) if expr.of.spec.dtype == expr.dtype else None
     if isinstance(expr, Reshape):
@@ -92,6 +92,8 @@ def _take(take: Take) -> list[Run] | None:
             where=take.entry.key,
             remedy="give the checkpoint itself instead of its key list",
         )
+    if spec.nbytes == 0:
+        return []
     if isinstance(where, Derived):
         return lower(where.expr)
     if isinstance(where, Scattered):

@@ -255,3 +255,62 @@ def test_an_unknown_format(fails):
 def test_wrong_arguments(fails, arguments):
     code, _ = fails(*arguments)
     assert code == 2
+
+
+@pytest.mark.parametrize("tag", ["../../evil", "/abs", "a/b", "..", "", "latest"])
+def test_a_tag_that_is_no_name_of_a_folder(fails, tag):
+    code, message = fails(*PACK, "--to", "deepspeed-pipeline", "--tag", tag)
+    assert code == 2
+    assert "is no name for a folder" in message
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "complex64", "float8_e8m0fnu"])
+def test_a_type_that_holds_no_weights(fails, dtype):
+    code, message = fails("--dtype", dtype)
+    assert code == 2
+    assert "weights are not cast to" in message
+
+
+def test_shards_for_a_destination_that_is_one_file(fails, tmp_path):
+    code, message = fails("--shard-size", "100KB", destination=tmp_path / "x.safetensors")
+    assert code == 2
+    assert "x.safetensors is one" in message
+
+
+def test_a_suffix_that_contradicts_the_format(fails, tmp_path):
+    code, message = fails("--to", "torch", destination=tmp_path / "x.safetensors")
+    assert code == 2
+    assert "says safetensors and --to says torch" in message
+
+
+def test_a_name_that_safetensors_keeps_for_itself(fails, tmp_path):
+    torch.save({"__metadata__": torch.ones(1)}, tmp_path / "odd.pt")
+    code, message = fails("--to", "safetensors", path=tmp_path / "odd.pt")
+    assert code == 2
+    assert "keeps '__metadata__' for itself" in message
+
+
+def test_a_source_that_is_only_names(fails, source, tmp_path):
+    path = tmp_path / "model.safetensors.index.json"
+    shutil.copy(source / path.name, path)
+    code, message = fails("-r", "gpt_neox/hf-to-neox", "--to", "safetensors", path=path)
+    assert code == 2
+    assert "only the key list is known" in message
+
+
+def test_a_document_does_not_replace_a_checkpoint(remap, source):
+    path = source / "model-00001-of-00002.safetensors"
+    path = sorted(source.glob("*.safetensors"))[0]
+    before = path.read_bytes()
+    ran = remap("keys", source, "-o", path)
+    assert ran.code == 2
+    assert "is a checkpoint, not to be replaced by a document" in ran.err
+    assert path.read_bytes() == before
+
+
+def test_values_of_a_key_list_are_not_said_to_be_the_same(remap, source, tmp_path):
+    remap("keys", source, "-o", tmp_path / "keys.json")
+    ran = remap("diff", tmp_path / "keys.json", source)
+    assert ran.code == 2
+    assert "--no-values" in ran.err
+    assert remap("diff", tmp_path / "keys.json", source, "--no-values").code == 0

@@ -121,6 +121,65 @@ def test_verify_fails_on_one_changed_bit(remap, out):
     assert "2." in ran.err
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda out: (out / "global_step0/mp_rank_00_model_states.pt").unlink(),
+            "mp_rank_00_model_states.pt: missing",
+        ),
+        (
+            lambda out: (out / "latest").write_text("global_step1"),
+            "its bytes are not those that were written",
+        ),
+        (lambda out: (out / "config.json").write_text("{}"), "config.json: 2 bytes"),
+    ],
+)
+def test_verify_fails_on_a_file_that_is_not_as_written(remap, out, change, said):
+    if "latest" in said or "bytes are not" in said:
+        (out / "global_step1").symlink_to("global_step0")
+    change(out)
+    ran = remap("verify", out)
+    assert ran.code == 4
+    assert said in ran.err
+
+
+def test_verify_names_a_layer_too_many(remap, out):
+    torch.save({"w": torch.ones(1)}, out / "global_step0/layer_06-model_00-model_states.pt")
+    ran = remap("verify", out)
+    assert ran.code == 4
+    assert "6.w: not in the receipt" in ran.err
+
+
+def test_verify_against_takes_the_packs_that_have_no_name(remap, pythia, tmp_path):
+    pack = tmp_path / "mine.yaml"
+    remap("rules", "invert", "gpt_neox/pipeline-to-sequential", "-o", pack)
+    save_file({"sequential.2.w": torch.ones(2)}, tmp_path / "in.safetensors")
+    remap("convert", tmp_path / "in.safetensors", tmp_path / "out.safetensors", "-r", pack)
+    against = ("verify", tmp_path / "out.safetensors", "--against", tmp_path / "in.safetensors")
+    assert remap(*against).code == 2
+    assert remap(*against, "-r", pack).code == 0
+
+
+def test_a_pack_applied_twice_by_name_is_verified_so(remap, out, tmp_path):
+    wrap = ("-r", "magma/wrap-adapters", "--again", "wrapped")
+    assert remap("convert", out, tmp_path / "twice", *wrap).code == 0
+    assert remap("verify", tmp_path / "twice", "--against", out).code == 0
+
+
+def test_convert_passes_on_what_the_source_warns_of(remap, out, tmp_path):
+    torch.save({}, out / "global_step0/zero_pp_rank_0_mp_rank_00_optim_states.pt")
+    ran = remap("convert", out, tmp_path / "again", *PACK, "--inverse", "--to", "safetensors")
+    assert ran.code == 0
+    assert "ZeRO optimizer files" in ran.err
+
+
+def test_the_config_that_travels_along_tells_the_new_type(remap, pythia, tmp_path):
+    remap("convert", pythia("fp32"), tmp_path / "half", "--dtype", "bf16")
+    config = json.loads((tmp_path / "half/config.json").read_text())
+    assert config.get("dtype", config.get("torch_dtype")) == "bfloat16"
+
+
 def test_verify_against_another_source_fails(remap, out, pythia):
     ran = remap("verify", out, "--against", pythia("fp16"))
     assert ran.code == 4
