@@ -47,6 +47,7 @@ def test_two_shapes(key: str, found: tuple[int, ...], wanted: tuple[int, ...], w
         ("h.0.attn.c_attn.bias", "f32[1,1,8,8]", False),
         ("l.attention.masked_bias", "f32[]", True),
         ("l.self_attn.rotary_emb.inv_freq", "f32[8]", True),
+        ("rope.rotary_emb.freqs", "f32[8]", False),  # learned, in some
         ("embeddings.position_ids", "i64[1,8]", True),
         ("embeddings.position_embeddings.weight", "f32[8,4]", False),
         ("bn.num_batches_tracked", "i64[]", True),

@@ -282,6 +282,14 @@ def test_a_pack_says_which_keys_are_adapters() -> None:
     assert [f.key for f in report.of("missing-adapter")] == ["bottleneck.down"]
 
 
+def test_a_part_of_an_adapter_is_not_an_absent_one_whoever_names_it() -> None:
+    text = policy("categories: {adapter: 'bottleneck.**'}\nlevels: {missing-adapter: allow}")
+    source = {**W, "bottleneck.down": [3]}
+    report = run(source, {**source, "bottleneck.up": [4]}, text)
+    assert not report.passed
+    assert [f.key for f in report.of("partial-adapter")] == ["bottleneck.up"]
+
+
 def test_a_packs_wrong_category_is_told_with_its_line() -> None:
     text = b"remap: 1\npack: t/p\nversion: 1.0.0\ntitle: t\nstages: [{rules: [{id: k, keep: '**'}]}]\n"
     with pytest.raises(PackError) as error:

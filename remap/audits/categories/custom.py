@@ -44,10 +44,15 @@ def _category(custom: Custom, side: str, code: str) -> Category:
 
     def find(self: Category, table: Comparison) -> Iterable[Finding]:
         keys = table.missing if side == "missing" else table.unexpected
-        for key in keys:
-            pattern = next((p for p in custom.patterns if p.matches(key)), None)
-            if pattern:
-                make = self.missing if side == "missing" else self.unexpected
-                yield make(table, key, f"matches {pattern.text}")
+        found = {k: p.text for k in keys if (p := _matching(custom, k))}
+        # As in partial_adapter: a part of an adapter is no adapter that is absent.
+        part = name == "missing-adapter" and found and any(_matching(custom, k) for k in table.offered)
+        category = registry.get("partial-adapter") if part else self
+        make = category.missing if side == "missing" else category.unexpected
+        return (make(table, k, f"matches {text}") for k, text in found.items())
 
     return Category(code, name, "fail", find)
+
+
+def _matching(custom: Custom, key: str) -> Pattern | None:
+    return next((p for p in custom.patterns if p.matches(key)), None)

@@ -16,7 +16,7 @@ from remap.types import TensorSpec
 
 _ALWAYS = re.compile(
     r"(?:^|\.)(?:masked_bias|inv_freq|(?:cos|sin)_cached|position_ids|token_type_ids|num_batches_tracked"
-    r"|relative_position_index|attn_mask|causal_mask|original_inv_freq|freqs_cis|_float_tensor)$|(?:^|\.)rotary_emb\.\w+$"
+    r"|relative_position_index|attn_mask|causal_mask|original_inv_freq|freqs_cis|_float_tensor)$"
     r"|^(?:decoder|encoder)\.version$"
 )
 _MASK = re.compile(r"(?:^|\.)(?:attn|attention|self_attn|self_attention)\.(?:bias|mask)$")
