@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import remap.receipt as receipts
-import remap.verify as checks
 from remap.errors import Damaged
 from remap.expr import Take
+from remap.expr.ties import tied_outputs
 from remap.formats.base import OutFile, TensorBytes
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, write_files
-from remap.types import Catalog, Entry
+from remap.types import Catalog, Entry, find_ties
+from remap.verify import check_headers, file_digest
+from remap.verify import digests as digests_of
 
 Begin = Callable[[int, int], Callable[[int], None]]
 """Called with (number of files, bytes); gives the function that is told of bytes written."""
@@ -71,12 +73,13 @@ def write_output(
                 what.files, folder, jobs=how.jobs, memory=how.memory, sync=how.sync, progress=told
             )
             output = reopen(folder / destination.name if what.single else folder)
-            checks.check_headers(plan, output)
+            check_headers(plan, output)
             _check_unchanged(before, _stamps(plan.catalog))
             rest = {o.key: Take(output[o.key]) for o in plan.outputs if o.key not in written.digests}
-            digests = {**written.digests, **checks.digests(rest)}
+            digests = {**written.digests, **digests_of(rest)}
+            notes = _untied(plan, output, what.format)
             receipt = receipts.make(
-                plan, what.format, digests, _files(what.files, folder), what.left, what.at, what.again
+                plan, what.format, digests, _files(what.files, folder), what.left, what.at, what.again, notes
             )
             (folder / receipts.RECEIPT).write_bytes(receipt.encode())
         staging.commit()
@@ -88,10 +91,18 @@ def _files(files: Sequence[OutFile], folder: Path) -> dict[str, receipts.File]:
     return {
         f.name: receipts.File(
             f.nbytes,
-            None if any(isinstance(p, TensorBytes) for p in f.parts) else checks.file_digest(folder / f.name),
+            None if any(isinstance(p, TensorBytes) for p in f.parts) else file_digest(folder / f.name),
         )
         for f in files
     }
+
+
+def _untied(plan: Plan, output: Mapping[str, Entry], fmt: str) -> list[str]:
+    """Ties of the source that the output has not."""
+    lost = len(tied_outputs({o.key: o.expr for o in plan.outputs})) - len(find_ties(output.values()))
+    return [f"{lost} tensors that were tied to others are written in full: {fmt} files keep no such ties"] * (
+        lost > 0
+    )
 
 
 def _stamps(catalog: Catalog) -> dict[Path, tuple[int, int, int]]:

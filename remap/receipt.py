@@ -101,6 +101,7 @@ def make(
     left: Sequence[str],
     at: str | None = None,
     again: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Receipt:
     """The receipt of a finished conversion.
 
@@ -108,6 +109,7 @@ def make(
     left     what was not carried along
     at       where in the output the tensors lie, None where they are found
     again    rules that were applied to names that they made
+    notes    warnings beside those of the source
     """
     catalog = plan.catalog
     return Receipt(
@@ -128,7 +130,7 @@ def make(
         },
         drops=[Dropped(d.key, d.rule, d.because) for d in plan.drops],
         left_behind=list(left),
-        warnings=list(catalog.warnings),
+        warnings=[*catalog.warnings, *notes],
         files=dict(files),
         at=at,
     )

@@ -8,7 +8,7 @@ import xxhash
 from safetensors.torch import load_file, save_file
 
 import remap
-from remap.errors import UsageError
+from remap.errors import Damaged, PackError, UsageError
 
 
 @pytest.fixture
@@ -65,6 +65,38 @@ def test_ties_are_written_in_full_where_the_format_has_none(tmp_path):
     found = load_file(tmp_path / "out.safetensors")
     assert found["a"].equal(shared)
     assert found["b"].equal(shared)
+
+
+def test_ties_that_are_lost_are_said(tmp_path):
+    shared = torch.randn(3)
+    torch.save({"a": shared, "b": shared}, tmp_path / "in.pt")
+    (said,) = remap.convert(tmp_path / "in.pt", tmp_path / "out.safetensors").warnings
+    assert said.startswith("1 tensors that were tied to others are written in full")
+    assert remap.convert(tmp_path / "in.pt", tmp_path / "out.pt").warnings == []
+
+
+def test_a_cast_keeps_ties(tmp_path):
+    shared = torch.randn(3)
+    torch.save({"a": shared, "b": shared}, tmp_path / "in.pt")
+    assert remap.convert(tmp_path / "in.pt", tmp_path / "out.pt", dtype="bf16").warnings == []
+    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    assert found["a"].data_ptr() == found["b"].data_ptr()
+    assert found["a"].equal(shared.bfloat16())
+
+
+def test_a_source_that_changes_meanwhile_is_refused(tensors, tmp_path):
+    def begin(files, total):
+        tensors[0].write_bytes(tensors[0].read_bytes())
+        return lambda n: None
+
+    with pytest.raises(Damaged, match="was changed while it was read"):
+        remap.convert(tensors[0], tmp_path / "x.pt", progress=begin)
+    assert not (tmp_path / "x.pt").exists()
+
+
+def test_one_pack_needs_no_list(tensors, tmp_path):
+    with pytest.raises(PackError, match="no pack is called 'magma/from-fh'"):
+        remap.plan(tensors[0], "magma/from-fh")
 
 
 def test_what_the_format_cannot_carry_is_said_in_the_receipt(tmp_path):

@@ -7,10 +7,10 @@ with ``weights_only=True`` and with ``mmap=True`` as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from remap.errors import UsageError
-from remap.expr import Expr, Take
+from remap.expr import Expr
+from remap.expr.ties import tied_outputs
 from remap.formats.base import OutFile, TensorBytes
 from remap.formats.torch_state import ODD
 from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
@@ -18,7 +18,6 @@ from remap.pickles.build import node_of, ordered_dict
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.nodes import Dict, Text, Value
 from remap.pickles.walk import no_gc
-from remap.types import find_ties
 
 PREFIX = "archive"
 """The folder in the zip: what torch calls it where it does not know the file's name."""
@@ -83,7 +82,7 @@ def new_tensors(
     used = set(taken)
     nodes: dict[str, NewTensor] = {}
     records: list[NewRecord] = []
-    ties = _ties(tensors)
+    ties = tied_outputs(tensors)
     number = 0
     for key, expr in tensors.items():
         first = ties.get(key)
@@ -97,11 +96,6 @@ def new_tensors(
         records.append(NewRecord(f"data/{number}", TensorBytes(key, expr) if spec.nbytes else None, None))
         number += 1
     return nodes, records
-
-
-def _ties(tensors: Mapping[str, Expr]) -> dict[str, str]:
-    """Output key -> first output key that takes the same source tensor as it is."""
-    return find_ties(replace(e.entry, key=key) for key, e in tensors.items() if isinstance(e, Take))
 
 
 def check_names(keys: Iterable[str]) -> None:
