@@ -41,9 +41,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format
 
 corpus: $(VENV)/.dev
+	$(BIN)/python tests/corpus/keymaps_table.py $(DATA)
 	$(BIN)/python -m pytest -n 2 tests/corpus --data $(DATA)
 
 bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/rename.py
 	$(BIN)/python benchmarks/audit.py
 

@@ -250,5 +250,6 @@ def _rules(
                 )
         if rule.expect is not None:
             for name in sorted(arithmetic.names(rule.expect) - params.keys()):
-                problems.add(rule.line, f"rule {rule.id}: expect: no parameter is called {name!r}")
+                near = suggestion(name, list(params))
+                problems.add(rule.line, f"rule {rule.id}: expect: no parameter is called {name!r}{near}")
     return RuleStage(node.line, tuple(rules))
