@@ -78,6 +78,13 @@ def test_text_has_verdict_counts_tree_and_repeated_layers_in_one_line(report: Re
     assert re.search(r"#+ +2/2 +l\n", text)
 
 
+def test_that_nothing_matched_is_said_first() -> None:
+    report = run({"x": [1]}, {f"{name}.weight": [2] for name in "abcdefghijkl"})
+    text = render(report, "text")
+    assert text.index("fail: zero-overlap (RM401)") < text.index("fail: missing-parameter (RM101)")
+    assert render(report, "github").startswith("::error title=RM401 zero-overlap::")
+
+
 def test_text_collapses_layers() -> None:
     wanted = {f"l.{i}.w": [3] for i in range(24)}
     text = render(run({"x": [1]}, wanted), "text")

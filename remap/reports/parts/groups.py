@@ -30,11 +30,11 @@ class Group:
 
 
 def groups(report: Report) -> list[Group]:
-    """The groups, what fails first, then by code."""
+    """The groups, what fails first; of these what is about the whole, then by code."""
     found: dict[tuple[Level, str, str], list[Judged]] = {}
     for j in report.judged:
         found.setdefault((j.level, j.finding.code, j.finding.category), []).append(j)
-    keys = sorted(found, key=lambda k: (ORDER.index(k[0]), k[1]))
+    keys = sorted(found, key=lambda k: (ORDER.index(k[0]), not k[1].startswith("RM4"), k[1]))
     return [Group(*k, tuple(found[k])) for k in keys]
 
 
