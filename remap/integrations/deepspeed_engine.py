@@ -210,9 +210,11 @@ class RemapCheckpointEngine(CheckpointEngine):  # type: ignore[misc]  # DeepSpee
 
 
 class _Layer(Mapping[str, torch.Tensor]):
-    """A layer's state dict. DeepSpeed opens each file twice, the first time to look at its keys."""
+    """A layer's state dict. DeepSpeed opens each file twice, the first time to look at its keys; ``specs``
+    is for a watch."""
 
     def __init__(self, checkpoint: Checkpoint, exprs: Mapping[str, Expr]) -> None:
+        self.specs = {name: e.spec for name, e in exprs.items()}
         self._checkpoint = checkpoint
         self._exprs = exprs
 

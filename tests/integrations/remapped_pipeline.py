@@ -65,7 +65,10 @@ def load(engine: Any, job: Remapped) -> list[Any]:
 
     if job.resave is None:
         how: dict[str, Any] = {"policy": job.policy, "dtype": job.fit}
-        return [load_checkpoint(engine, job.folder, job.rules, **how)]
+        with remap.watch(policy=job.policy, idle=True) as watched:  # to which it is a load like others
+            report = load_checkpoint(engine, job.folder, job.rules, **how)
+        assert len(watched.reports) == 1
+        return [report]
     with RemapCheckpointEngine(engine, job.folder, job.rules, policy=job.policy) as remapped:
         engine.load_checkpoint(remapped.folder, load_module_only=True, load_module_strict=False)
         engine.save_checkpoint(job.resave)

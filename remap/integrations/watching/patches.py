@@ -10,6 +10,7 @@ A function that other modules imported by name is replaced there, too.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
@@ -35,15 +36,18 @@ class Patch:
 
 
 class Patches:
-    """Those that are in force. Not for several threads at a time: the caller holds a lock."""
+    """Those that are in force. Imports of other threads may come at any time."""
 
     def __init__(self, patches: Sequence[Patch]) -> None:
         self._patches = patches
+        self._lock = threading.RLock()
+        self._on = False
         self._done: list[tuple[object, str, object, object]] = []
         self._finder = _Finder({p.module for p in patches}, self._arrived)
 
     def install(self) -> None:
         """Replace what is there; the rest when it comes."""
+        self._on = True
         for module in {p.module for p in self._patches}:
             if module in sys.modules:
                 self._arrived(module)
@@ -52,26 +56,33 @@ class Patches:
     def remove(self) -> None:
         """Put everything back that nobody else has replaced in the meantime."""
         sys.meta_path.remove(self._finder)
-        for holder, name, original, replacement in reversed(self._done):
-            if vars(holder).get(name) is replacement:
-                setattr(holder, name, original)
-            if isinstance(original, FunctionType):
-                _everywhere(replacement, original)
-        self._done.clear()
+        with self._lock:
+            self._on = False
+            for holder, name, original, replacement in reversed(self._done):
+                if vars(holder).get(name) is replacement:
+                    setattr(holder, name, original)
+                if isinstance(original, FunctionType):
+                    _everywhere(replacement, original)
+            self._done.clear()
 
     def _arrived(self, module: str) -> None:
-        for patch in self._patches:
-            holder = sys.modules.get(patch.module) if patch.module == module else None
-            for step in patch.holder.split(".") if patch.holder else ():
-                holder = getattr(holder, step, None)
-            original = vars(holder).get(patch.name) if holder is not None else None
-            if original is None:
-                continue  # half imported, or a version that has no such function
-            replacement = patch.wrap(original)
-            setattr(holder, patch.name, replacement)
-            if isinstance(holder, ModuleType):
-                _everywhere(original, replacement)
-            self._done.append((holder, patch.name, original, replacement))
+        with self._lock:
+            for patch in self._patches if self._on else ():
+                if patch.module == module:
+                    self._apply(patch)
+
+    def _apply(self, patch: Patch) -> None:
+        holder: object = sys.modules[patch.module]
+        for step in patch.holder.split(".") if patch.holder else ():
+            holder = getattr(holder, step, None)
+        original = vars(holder).get(patch.name) if holder is not None else None
+        if original is None:
+            return  # half imported, or a version that has no such function
+        replacement = patch.wrap(original)
+        setattr(holder, patch.name, replacement)
+        if isinstance(holder, ModuleType):
+            _everywhere(original, replacement)
+        self._done.append((holder, patch.name, original, replacement))
 
 
 def _everywhere(old: object, new: object) -> None:

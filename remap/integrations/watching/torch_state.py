@@ -136,9 +136,12 @@ NOTHING = TensorSpec(dtype("uint8"), (0,))
 
 
 def specs(state: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    """The specs of a state dict; extra state that is no tensor has 0 bytes."""
+    """The specs of a state dict; extra state that is no tensor has 0 bytes. A lazy one may know its own."""
     import torch
 
+    known = getattr(state, "specs", None)
+    if isinstance(known, dict):
+        return known
     return {
         k: TensorSpec(dtype(str(v.dtype)), tuple(v.shape)) if isinstance(v, torch.Tensor) else NOTHING
         for k, v in state.items()
