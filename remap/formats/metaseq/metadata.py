@@ -96,6 +96,11 @@ def _read(value: object) -> Metadata:
         mine = _params(unit) if "params" in unit else _old_params(unit)
         for name, (names, shapes, numels, padding) in mine.items():
             full = {_join(path, n): tuple(map(int, s)) for n, s in zip(names, shapes, strict=True)}
+            twice = [n for n in full if any(n in f.shapes for f in flats.values())]
+            if twice or len(full) < len(names):
+                raise ValueError(f"{_join(path, name)} holds a parameter that is there twice {twice}")
+            if min((n for s in full.values() for n in s), default=0) < 0 or int(padding) < 0:
+                raise ValueError(f"{_join(path, name)} has a negative size")
             if [prod(s) for s in full.values()] != [int(n) for n in numels]:
                 raise ValueError(f"shapes and numels of {_join(path, name)} disagree")
             key = _join(path, name)

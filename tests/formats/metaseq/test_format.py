@@ -280,6 +280,26 @@ def test_the_order_of_a_record_s_keys_does_not_count(tmp_path):
     assert_equal(tensors_at(truth.first), truth.weights)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p.update(names=[p["names"][1]] * len(p["names"])), "there twice"),
+        (lambda p: p.update(numels=[1] * len(p["numels"])), "shapes and numels of .* disagree"),
+        (
+            lambda p: p.update(shapes=[tuple(-n for n in s) for s in p["shapes"][:2]] + p["shapes"][2:]),
+            "negative",
+        ),
+        (lambda p: p.pop("padding"), "KeyError 'padding'"),
+    ],
+)
+def test_metadata_that_contradicts_itself_is_refused(tmp_path, change, message):
+    truth = make(tmp_path, parts=1)
+    for path in truth.files.values():
+        edit(path, lambda s: change(s["shard_metadata"]["param_metadata"][0]["params"]["flat_param_0"]))
+    with pytest.raises(Damaged, match=f"shard0.pt: shard_metadata: .*{message}"):
+        registry.open_catalog(truth.first)
+
+
 def test_experts_that_every_rank_has_whole_are_those_of_shard_0(tmp_path):
     # fault 13: copies are concatenated.
     truth = make(tmp_path, parts=1, shards=2, tiny=3)
