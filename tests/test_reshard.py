@@ -711,3 +711,15 @@ def test_a_tensor_that_metadata_does_not_name_is_kept_when_the_rest_is_flattened
     for state in states:
         held = state["last_optimizer_state"]["state"][0]
         assert held["exp_avg"].shape == state["model"]["flat_param_0"].shape
+
+
+def test_files_of_torch_before_1_6_are_cut_like_any_other(tmp_path):
+    truth = make(tmp_path / "source", parts=1)
+    for path in truth.files.values():
+        torch.save(load(path), path, _use_new_zipfile_serialization=False)
+    reshard(truth.first, tmp_path / "2", fsdp=2)
+    reshard(tmp_path / "2", tmp_path / "3", fsdp=3)
+    for path in truth.files.values():
+        a, b = load(path), load(tmp_path / "3" / path.name)
+        for key in ("model", "last_optimizer_state", "shard_metadata"):
+            assert not same(a[key], b[key])
