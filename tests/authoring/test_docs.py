@@ -1,4 +1,4 @@
-"""docs/rules.md: every example is run there and back, its table of ops is whole, its table of pairs computed."""
+"""docs/rules.md: every example is run there and back, ops are all listed, the table of pairs is computed."""
 
 from __future__ import annotations
 
