@@ -30,7 +30,7 @@ from remap.formats.base import Format, OutFile, WriteOptions
 from remap.formats.companions import carried
 from remap.output import Begin, How, What, write_output
 from remap.packs import load
-from remap.packs.pack import Pack
+from remap.packs.language.pack import Pack
 from remap.plan import Plan, make_plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY

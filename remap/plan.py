@@ -20,12 +20,12 @@ from functools import cached_property
 from remap.dtypes import DType
 from remap.errors import UsageError
 from remap.expr import Cast, Expr, Take, takes
-from remap.packs.compose import After, Applied, Run
-from remap.packs.gather import Made
-from remap.packs.keyset import KeySet
-from remap.packs.pack import Direction, Pack, Rule
-from remap.packs.params import Given, check_explicit
-from remap.packs.schema import suggestion
+from remap.packs.applying.compose import After, Applied, Run
+from remap.packs.applying.gather import Made
+from remap.packs.applying.params import Given, check_explicit
+from remap.packs.language.pack import Direction, Pack, Rule
+from remap.packs.language.schema import suggestion
+from remap.packs.matching.keyset import KeySet
 from remap.types import Catalog
 
 VERSION = 1

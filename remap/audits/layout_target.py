@@ -13,8 +13,8 @@ from remap.audits.target import Target
 from remap.dtypes import BY_NAME
 from remap.errors import UsageError
 from remap.packs import Layout
-from remap.packs.matching import Matcher
-from remap.packs.schema import suggestion
+from remap.packs.language.schema import suggestion
+from remap.packs.matching.matcher import Matcher
 from remap.types import Entry, TensorSpec
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from remap.audits.finding import Level
-from remap.packs.matching import Matcher
-from remap.packs.template import parse_template
+from remap.packs.language.template import parse_template
+from remap.packs.matching.matcher import Matcher
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from remap.audits import registry
 from remap.audits.finding import LEVELS
 from remap.audits.policy import STRICT, Count, Custom, Pattern, Policy, Waiver
 from remap.errors import PackError, UsageError
-from remap.packs.schema import suggestion
-from remap.packs.yaml_source import Node, read_yaml
+from remap.packs.language.schema import suggestion
+from remap.packs.language.yaml_source import Node, read_yaml
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable

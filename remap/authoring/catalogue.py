@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from remap.errors import PackError
 from remap.packs import available, load
-from remap.packs.invert import no_inverse
-from remap.packs.pack import Pack
+from remap.packs.applying.invert import no_inverse
+from remap.packs.language.pack import Pack
 
 
 @dataclass(frozen=True, slots=True)

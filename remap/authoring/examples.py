@@ -12,7 +12,7 @@ from pathlib import Path
 from remap.authoring.findings import PackFinding
 from remap.authoring.values import spec_of, wrong_values
 from remap.errors import AlreadyConverted, PlanError, RemapError
-from remap.packs.pack import Example, Pack
+from remap.packs.language.pack import Example, Pack
 from remap.plan import Plan, make_plan
 from remap.types import Catalog, Entry, TensorSpec
 

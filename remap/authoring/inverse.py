@@ -9,9 +9,9 @@ from __future__ import annotations
 from remap.authoring.examples import plan_example
 from remap.authoring.write import to_yaml
 from remap.errors import UsageError
-from remap.packs.invert import inverted
-from remap.packs.pack import Example, Pack, Pattern, Rule, RuleStage
-from remap.packs.template import Capture, Index, Ref, Template, Text
+from remap.packs.applying.invert import inverted
+from remap.packs.language.pack import Example, Pack, Pattern, Rule, RuleStage
+from remap.packs.language.template import Capture, Index, Ref, Template, Text
 
 
 def inverse_text(pack: Pack) -> str:

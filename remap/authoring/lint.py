@@ -14,8 +14,8 @@ from remap.authoring.values import has_values
 from remap.errors import PackError, RemapError
 from remap.ops import arithmetic
 from remap.packs import load_layout
-from remap.packs.invert import no_inverse
-from remap.packs.pack import Pack, Rule, RuleStage, UseStage
+from remap.packs.applying.invert import no_inverse
+from remap.packs.language.pack import Pack, Rule, RuleStage, UseStage
 from remap.plan import make_plan
 from remap.types import Catalog
 

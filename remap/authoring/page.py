@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from remap.packs.invert import no_inverse
-from remap.packs.pack import Example, Pack, Param, Rule, RuleStage, UnwrapStage
-from remap.packs.template import Capture, Template
+from remap.packs.applying.invert import no_inverse
+from remap.packs.language.pack import Example, Pack, Param, Rule, RuleStage, UnwrapStage
+from remap.packs.language.template import Capture, Template
 
 
 def page(pack: Pack) -> str:

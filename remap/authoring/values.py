@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from remap.errors import UsageError
-from remap.packs.pack import Example, Pack
+from remap.packs.language.pack import Example, Pack
 from remap.plan import Plan, make_plan
 from remap.stream.read import read_expr
 from remap.types import Catalog, Entry, Location, TensorSpec

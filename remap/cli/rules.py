@@ -13,7 +13,7 @@ from remap.errors import PackError
 
 if TYPE_CHECKING:
     from remap.authoring.findings import PackFinding
-    from remap.packs.pack import Pack
+    from remap.packs.language.pack import Pack
 
 
 @click.group()
@@ -98,7 +98,7 @@ def test(packs: tuple[str, ...], as_json: bool) -> None:
 @options.output
 def schema(output: Path | None) -> None:
     """The JSON Schema of packs: with it, editors complete and check them."""
-    from remap.packs.schema import json_schema
+    from remap.packs.language.schema import json_schema
 
     terminal.write(terminal.json_text(json_schema()), output)
 

@@ -28,16 +28,16 @@ from itertools import product
 from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
-from remap.packs.keyset import KeySet
-from remap.packs.matching import Matcher
-from remap.packs.pack import Evidence, Pack, Param, When
-from remap.packs.params import Given, Resolved, resolve
-from remap.packs.reading import VERSION, Problems, read_evidence, read_params
-from remap.packs.rendering import write_one
-from remap.packs.rules import read_when
-from remap.packs.schema import RawKey, RawLayout, checked
-from remap.packs.template import Capture, Template, parse_template
-from remap.packs.yaml_source import read_yaml
+from remap.packs.applying.params import Given, Resolved, resolve
+from remap.packs.language.pack import Evidence, Pack, Param, When
+from remap.packs.language.reading import VERSION, Problems, read_evidence, read_params
+from remap.packs.language.rules import read_when
+from remap.packs.language.schema import RawKey, RawLayout, checked
+from remap.packs.language.template import Capture, Template, parse_template
+from remap.packs.language.yaml_source import read_yaml
+from remap.packs.matching.keyset import KeySet
+from remap.packs.matching.matcher import Matcher
+from remap.packs.matching.rendering import write_one
 from remap.types import Entry
 
 MOST = 1_000_000

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remap.errors import PackError
+from remap.packs.language.pack import Pack
+from remap.packs.language.reading import read_pack
+from remap.packs.language.schema import suggestion
 from remap.packs.layout import Layout, read_layout
-from remap.packs.pack import Pack
-from remap.packs.reading import read_pack
-from remap.packs.schema import suggestion
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable

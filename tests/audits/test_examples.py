@@ -14,7 +14,7 @@ from remap.audits.comparison import Values, compare
 from remap.audits.judge import judge
 from remap.audits.policy import STRICT
 from remap.audits.policy_file import read_policy
-from remap.packs.yaml_source import read_yaml
+from remap.packs.language.yaml_source import read_yaml
 
 KNOWN = {"source", "target", "finds", "policy", "rules", "differ", "source_ties", "target_ties"}
 

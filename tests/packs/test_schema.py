@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from remap.packs import available
-from remap.packs.schema import json_schema
-from remap.packs.yaml_source import read_yaml
+from remap.packs.language.schema import json_schema
+from remap.packs.language.yaml_source import read_yaml
 
 
 @pytest.mark.parametrize("name", list(available()))

@@ -6,7 +6,7 @@ import pytest
 from packs.language import renamed, rules
 
 from remap.errors import PackError
-from remap.packs.template import parse_template
+from remap.packs.language.template import parse_template
 
 
 @pytest.mark.parametrize(

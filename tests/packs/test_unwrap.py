@@ -9,7 +9,7 @@ from packs.language import catalog, pack, renames
 
 from remap.errors import PackError, PlanError
 from remap.packs import load
-from remap.packs.unwrap import unwrapped
+from remap.packs.applying.unwrap import unwrapped
 from remap.plan import make_plan
 
 ALL = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")

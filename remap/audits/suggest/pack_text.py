@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 
-from remap.packs.keyset import numbers
-from remap.packs.template import LONGEST
+from remap.packs.language.template import LONGEST
+from remap.packs.matching.keyset import numbers
 
 SINGLE = 100
 """Keys that may have a rule each."""

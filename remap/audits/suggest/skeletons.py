@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remap.packs.keyset import numbers
+from remap.packs.matching.keyset import numbers
 
 Pieces = tuple[str, ...]
 Digits = tuple[str, ...]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from remap.errors import PlanError, UsageError
 from remap.ops import arithmetic
-from remap.packs.keyset import KeySet
-from remap.packs.matching import Hit, Matcher
-from remap.packs.pack import Pack, Param, When
-from remap.packs.schema import suggestion
-from remap.packs.template import Template
+from remap.packs.language.pack import Pack, Param, When
+from remap.packs.language.schema import suggestion
+from remap.packs.language.template import Template
+from remap.packs.matching.keyset import KeySet
+from remap.packs.matching.matcher import Hit, Matcher
 from remap.types import TensorSpec
 
 Specs = Callable[[int], TensorSpec]

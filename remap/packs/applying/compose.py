@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from remap.expr import Expr
-from remap.packs.added import added
-from remap.packs.complaints import collisions, complain
-from remap.packs.gather import Made, gather
-from remap.packs.invert import rules_for
-from remap.packs.keyset import KeySet, Rows
-from remap.packs.owners import bind
-from remap.packs.pack import Direction, Pack, Rule, RuleStage, Stage, UnwrapStage, UseStage
-from remap.packs.params import Given, Resolved, check_counts, recall, resolve
-from remap.packs.proof import prove
-from remap.packs.stage import Outcome, apply
-from remap.packs.unwrap import NAME, rewrap_rules, unwrap_rules
+from remap.packs.applying.added import added
+from remap.packs.applying.complaints import collisions, complain
+from remap.packs.applying.gather import Made, gather
+from remap.packs.applying.invert import rules_for
+from remap.packs.applying.params import Given, Resolved, check_counts, recall, resolve
+from remap.packs.applying.proof import prove
+from remap.packs.applying.stage import Outcome, apply
+from remap.packs.applying.unwrap import NAME, rewrap_rules, unwrap_rules
+from remap.packs.language.pack import Direction, Pack, Rule, RuleStage, Stage, UnwrapStage, UseStage
+from remap.packs.matching.keyset import KeySet, Rows
+from remap.packs.matching.owners import bind
 
 
 class Table(Protocol):

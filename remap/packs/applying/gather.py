@@ -14,13 +14,13 @@ from itertools import islice
 from remap.errors import PackError, PlanError, RemapError, UsageError
 from remap.expr import Expr
 from remap.ops.base import Op, Scope
-from remap.packs.keyset import Rows
-from remap.packs.matching import Hit
-from remap.packs.owners import Bound
-from remap.packs.pack import LIST, Axis, Pack, Rule
-from remap.packs.rendering import write
-from remap.packs.stage import Claimed, Outcome
-from remap.packs.template import Template
+from remap.packs.applying.stage import Claimed, Outcome
+from remap.packs.language.pack import LIST, Axis, Pack, Rule
+from remap.packs.language.template import Template
+from remap.packs.matching.keyset import Rows
+from remap.packs.matching.matcher import Hit
+from remap.packs.matching.owners import Bound
+from remap.packs.matching.rendering import write
 
 SHOWN = 10
 """How many missing members of an axis are named."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from remap.errors import PackError, PlanError
-from remap.packs.pack import Pattern
+from remap.packs.language.pack import Pattern
 
 LONGEST = 500
 """Characters a pattern may have."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from remap.ops.base import NoInverse, Op
-from remap.packs.matching import trouble
-from remap.packs.pack import Direction, Rule, RuleStage
-from remap.packs.template import Capture, Index, Template
+from remap.packs.language.pack import Direction, Rule, RuleStage
+from remap.packs.language.template import Capture, Index, Template
+from remap.packs.matching.matcher import trouble
 
 
 def rules_for(stage: RuleStage, direction: Direction) -> tuple[Rule, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union
 import msgspec
 
 from remap.errors import PackError
-from remap.packs.yaml_source import Node
+from remap.packs.language.yaml_source import Node
 
 Anything = Any
 """What is checked elsewhere: an op's arguments, a model's config."""

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from remap.errors import PlanError
 from remap.expr import Expr, Take
-from remap.packs.gather import Made, gather
-from remap.packs.keyset import KeySet
-from remap.packs.owners import Bound
-from remap.packs.pack import Pack, Rule
-from remap.packs.params import Resolved
-from remap.packs.stage import Outcome, apply
+from remap.packs.applying.gather import Made, gather
+from remap.packs.applying.params import Resolved
+from remap.packs.applying.stage import Outcome, apply
+from remap.packs.language.pack import Pack, Rule
+from remap.packs.matching.keyset import KeySet
+from remap.packs.matching.owners import Bound
 from remap.types import Entry, TensorSpec
 
 

@@ -14,7 +14,7 @@ from remap.errors import UsageError
 from remap.expr import Reshape, Slice
 from remap.ops.arguments import Arguments
 from remap.ops.base import Parts, Scope, Shape
-from remap.ops.stack import StackOp
+from remap.ops.parts.stack import StackOp
 
 
 @dataclass(frozen=True)

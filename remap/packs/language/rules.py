@@ -8,13 +8,13 @@ from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.ops.base import Op
 from remap.ops.registry import read_op
-from remap.packs.added import read_added
-from remap.packs.gather import check_axes
-from remap.packs.matching import trouble
-from remap.packs.pack import Param, Rule, Source, When
-from remap.packs.patterns import read_pattern
-from remap.packs.schema import RawInverse, RawRule, suggestion
-from remap.packs.template import Capture, Index, Ref, Tables, Template, parse_template
+from remap.packs.applying.added import read_added
+from remap.packs.applying.gather import check_axes
+from remap.packs.language.pack import Param, Rule, Source, When
+from remap.packs.language.patterns import read_pattern
+from remap.packs.language.schema import RawInverse, RawRule, suggestion
+from remap.packs.language.template import Capture, Index, Ref, Tables, Template, parse_template
+from remap.packs.matching.matcher import trouble
 
 
 def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:

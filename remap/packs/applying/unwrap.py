@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from remap.errors import PackError
-from remap.packs.keyset import KeySet, numbers, skeleton
-from remap.packs.pack import Rule
-from remap.packs.template import Template, parse_template
+from remap.packs.language.pack import Rule
+from remap.packs.language.template import Template, parse_template
+from remap.packs.matching.keyset import KeySet, numbers, skeleton
 
 NAME = "unwrap"
 """Under which the wrappers are remembered among a pack's parameters."""

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Literal
 
 from remap.ops import arithmetic
-from remap.packs.keyset import RUN
-from remap.packs.readings import Pieces, Reading, text, together
-from remap.packs.template import Capture, Element, Index, Template, Text
+from remap.packs.language.template import Capture, Element, Index, Template, Text
+from remap.packs.matching.keyset import RUN
+from remap.packs.matching.readings import Pieces, Reading, text, together
 
 Check = Reading[bool]
 EACH: Literal["each"] = "each"

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remap.errors import PlanError
-from remap.packs.keyset import KeySet, Rows, skeleton
-from remap.packs.matching import Matcher
-from remap.packs.owners import Bound, Claim, Conflict, owners
-from remap.packs.pack import Rule
-from remap.packs.rendering import write, write_one
-from remap.packs.template import Capture, Template, Text
+from remap.packs.language.pack import Rule
+from remap.packs.language.template import Capture, Template, Text
+from remap.packs.matching.keyset import KeySet, Rows, skeleton
+from remap.packs.matching.matcher import Matcher
+from remap.packs.matching.owners import Bound, Claim, Conflict, owners
+from remap.packs.matching.rendering import write, write_one
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,20 @@ from contextlib import contextmanager
 
 from remap.errors import PackError
 from remap.ops import arithmetic
-from remap.packs.pack import Evidence, Example, Pack, Param, Rule, RuleStage, Stage, UnwrapStage, UseStage
-from remap.packs.rules import read_rule, read_when
-from remap.packs.schema import (
+from remap.packs.applying.unwrap import NAME, check_wrappers
+from remap.packs.language.pack import (
+    Evidence,
+    Example,
+    Pack,
+    Param,
+    Rule,
+    RuleStage,
+    Stage,
+    UnwrapStage,
+    UseStage,
+)
+from remap.packs.language.rules import read_rule, read_when
+from remap.packs.language.schema import (
     RawEvidence,
     RawExample,
     RawPack,
@@ -19,9 +30,8 @@ from remap.packs.schema import (
     checked,
     suggestion,
 )
-from remap.packs.template import Tables, Template, check_table, parse_template
-from remap.packs.unwrap import NAME, check_wrappers
-from remap.packs.yaml_source import Node, read_yaml
+from remap.packs.language.template import Tables, Template, check_table, parse_template
+from remap.packs.language.yaml_source import Node, read_yaml
 
 VERSION = 1
 """The version of the language."""

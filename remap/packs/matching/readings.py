@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, Union, cast
 
-from remap.packs.keyset import Digits, Rows
+from remap.packs.matching.keyset import Digits, Rows
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -11,7 +11,7 @@ from remap.dtypes import DType
 from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
 from remap.ops.base import Op
-from remap.packs.template import Template
+from remap.packs.language.template import Template
 
 Axis = str
 LIST: Axis = ""

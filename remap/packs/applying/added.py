@@ -22,12 +22,12 @@ from remap.errors import PackError, PlanError, UsageError
 from remap.expr import Constant, Expr, Normal
 from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
-from remap.packs.gather import Made
-from remap.packs.pack import New, Pack, Param, Rule
-from remap.packs.params import Resolved
-from remap.packs.rendering import write_one
-from remap.packs.schema import RawNormal, RawRule
-from remap.packs.template import Capture, Tables, Template, parse_template
+from remap.packs.applying.gather import Made
+from remap.packs.applying.params import Resolved
+from remap.packs.language.pack import New, Pack, Param, Rule
+from remap.packs.language.schema import RawNormal, RawRule
+from remap.packs.language.template import Capture, Tables, Template, parse_template
+from remap.packs.matching.rendering import write_one
 from remap.types import TensorSpec
 
 MOST = 1_000_000

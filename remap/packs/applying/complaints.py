@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from remap.errors import AlreadyConverted, PlanError, RemapError
 from remap.ops import arithmetic
-from remap.packs.keyset import KeySet, skeleton
-from remap.packs.pack import Pack, Rule
-from remap.packs.params import Resolved
-from remap.packs.stage import Outcome
+from remap.packs.applying.params import Resolved
+from remap.packs.applying.stage import Outcome
+from remap.packs.language.pack import Pack, Rule
+from remap.packs.matching.keyset import KeySet, skeleton
 
 
 def grouped(keys: Iterable[str]) -> list[str]:

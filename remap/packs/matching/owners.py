@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Union
 
-from remap.packs.keyset import Group, Rows
-from remap.packs.matching import EACH, Hit, Matcher
-from remap.packs.pack import Pattern, Rule
-from remap.packs.patterns import PatternMatcher
-from remap.packs.template import Template
+from remap.packs.language.pack import Pattern, Rule
+from remap.packs.language.patterns import PatternMatcher
+from remap.packs.language.template import Template
+from remap.packs.matching.keyset import Group, Rows
+from remap.packs.matching.matcher import EACH, Hit, Matcher
 
 
 @dataclass(frozen=True)

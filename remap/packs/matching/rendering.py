@@ -13,10 +13,10 @@ from typing import Union
 
 from remap.errors import PlanError
 from remap.ops import arithmetic
-from remap.packs.keyset import Column, Rows, numbers
-from remap.packs.matching import Hit
-from remap.packs.readings import Reading, single, text, together
-from remap.packs.template import Capture, Index, Template, Text
+from remap.packs.language.template import Capture, Index, Template, Text
+from remap.packs.matching.keyset import Column, Rows, numbers
+from remap.packs.matching.matcher import Hit
+from remap.packs.matching.readings import Reading, single, text, together
 
 LARGEST = 10**18
 """What an index must be less than, so that it is a number where it is read."""

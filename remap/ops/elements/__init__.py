@@ -1,0 +1,1 @@
+"""Ops on one tensor: its elements, their order, their type."""

@@ -1,0 +1,1 @@
+"""Ops that join or cut: several tensors on one side."""

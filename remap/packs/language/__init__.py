@@ -1,0 +1,1 @@
+"""What a pack says: YAML -> nodes with lines > names and types > meaning > checked values."""
