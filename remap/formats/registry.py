@@ -1,38 +1,53 @@
-"""Which format a path is: every format is asked, content decides.
+"""Which format a path is: every format is asked that could be meant, content decides.
 
 Adding a format is one module with a FORMAT, and its line here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from remap.errors import InputError, NotACheckpoint, UsageError
 from remap.formats.base import Claims, Format
 from remap.formats.foreign import describe
+from remap.formats.kinds import kinds
 from remap.types import Catalog
 
-MODULES = {
-    "deepspeed-pipeline": "remap.formats.deepspeed_pipeline",
-    "deepspeed": "remap.formats.deepspeed",
-    "dcp": "remap.formats.dcp.folder",
-    "dcp-safetensors": "remap.formats.dcp.safetensors_shards",
-    "safetensors": "remap.formats.safetensors",
-    "metaseq": "remap.formats.metaseq",
-    "torch-fsdp": "remap.formats.torch_fsdp.folder",
-    "torch": "remap.formats.torch_files",
-    "keys": "remap.formats.keylist",
+
+class Known(NamedTuple):
+    """A format's module, and the kinds of files (``kinds.kind``) without which it need not be asked."""
+
+    module: str
+    kinds: frozenset[str]
+
+
+def _known(module: str, found_in: str) -> Known:
+    return Known(f"remap.formats.{module}", frozenset(found_in.split()))
+
+
+FORMATS = {
+    "deepspeed-pipeline": _known("deepspeed_pipeline", "zip pickle latest folder"),
+    "deepspeed": _known("deepspeed", "zip pickle latest folder"),
+    "dcp": _known("dcp.folder", "zip pickle"),
+    "dcp-safetensors": _known("dcp.safetensors_shards", "safetensors"),
+    "safetensors": _known("safetensors", "safetensors json text"),
+    "metaseq": _known("metaseq", "zip pickle"),
+    "torch-fsdp": _known("torch_fsdp.folder", "zip pickle"),
+    "torch": _known("torch_files", "zip pickle json"),
+    "keys": _known("keylist", "json gzip"),
 }
-"""Name -> module. Where two claim one path, the first owns it: a layer file is a torch file, too."""
+"""Name -> what is known of it. Where two claim one path, the first owns it: a layer file is a torch file."""
 
 
 def get(name: str) -> Format:
     """The format of that name. Raises UsageError."""
-    if name not in MODULES:
-        raise UsageError(f"no format is called {name!r}", remedy=f"use one of {', '.join(MODULES)}")
-    found: Format = import_module(MODULES[name]).FORMAT
+    if name not in FORMATS:
+        raise UsageError(f"no format is called {name!r}", remedy=f"use one of {', '.join(FORMATS)}")
+    found: Format = import_module(FORMATS[name].module).FORMAT
     return found
 
 
@@ -66,7 +81,7 @@ def find(path: Path) -> list[tuple[Format, Path]]:
     """Every checkpoint at ``path``, each with its format."""
     found: dict[Path, Format] = {}
     claimed: set[Path] = set()
-    for name in MODULES:
+    for name in _asked(kinds(path)):
         fmt = get(name)
         for root in fmt.find(path):
             if root in found or root in claimed or root.parent in claimed:
@@ -77,3 +92,8 @@ def find(path: Path) -> list[tuple[Format, Path]]:
             if name.startswith("deepspeed"):
                 claimed.add(root)
     return [(fmt, root) for root, fmt in found.items()]
+
+
+def _asked(there: frozenset[str] | None) -> Iterable[str]:
+    """The formats that may know files of these kinds; all of them where one is of no known kind."""
+    return (name for name, known in FORMATS.items() if there is None or known.kinds & there)
