@@ -23,10 +23,24 @@ from remap.plan import Plan, make_plan
 from remap.types import Catalog, Entry, TensorSpec
 
 PARAMS = {
-    "layers": "12", "hidden": "24", "inner": "40", "vocab": "64", "heads": "4", "kv_heads": "2",
-    "experts": "12", "embed": "8", "positions": "66", "types": "2", "rows": "48", "projection": "16",
-    "text_layers": "12", "text_hidden": "24", "text_inner": "40",
-    "vision_layers": "12", "vision_hidden": "20", "vision_inner": "36",
+    "layers": "12",
+    "hidden": "24",
+    "inner": "40",
+    "vocab": "64",
+    "heads": "4",
+    "kv_heads": "2",
+    "experts": "12",
+    "embed": "8",
+    "positions": "66",
+    "types": "2",
+    "rows": "48",
+    "projection": "16",
+    "text_layers": "12",
+    "text_hidden": "24",
+    "text_inner": "40",
+    "vision_layers": "12",
+    "vision_hidden": "20",
+    "vision_inner": "36",
 }
 PAIRS: dict[str, tuple[str, str]] = {
     "Pythia, Hugging Face and NeoX": ("gpt_neox/hf", "gpt_neox/hf-to-neox"),

@@ -101,3 +101,40 @@ def test_what_is_not_explained_is_dropped_for_all_to_see() -> None:
     found = infer(catalog({"a.w": "f16[4]", "extra": "i64[3]"}), catalog({"b.w": "f16[4]"}))
     assert (found.explained, found.unused) == (1, ("extra",))
     assert 'because: "inference found nothing' in found.text
+
+
+def test_heads_that_lie_in_groups_are_put_together_and_taken_apart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    apart: dict[str, torch.Tensor] = {}
+    together: dict[str, torch.Tensor] = {}
+    for i in range(12):
+        q, k, v = torch.randn(4, 2, 3, 5), torch.randn(4, 1, 3, 5), torch.randn(4, 1, 3, 5)  # groups, heads
+        apart |= {f"l.{i}.q": q.reshape(24, 5), f"l.{i}.k": k.reshape(12, 5), f"l.{i}.v": v.reshape(12, 5)}
+        together[f"h.{i}.qkv"] = torch.cat([q, k, v], 1).reshape(48, 5)
+    a, b = saved(tmp_path, "a", apart), saved(tmp_path, "b", together)
+    joined, cut = infer(a, b), infer(b, a)
+    assert (joined.explained, joined.proved, joined.problem) == (12, 12, None)
+    assert (cut.explained, cut.proved, cut.problem) == (36, 36, None)
+    for found, op in ((joined, "fuse_qkv"), (cut, "split_qkv")):
+        assert (
+            f"{op}:\n            layout: groups\n            heads: 8\n            kv_heads: 4" in found.text
+        )
+
+
+def test_blocks_of_rows_are_taken_apart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    whole = {f"l.{i}.gate_up": torch.randn(8, 3) for i in range(3)}
+    parts = {
+        f"l.{i}.{n}": w for i in range(3) for n, w in zip("gu", whole[f"l.{i}.gate_up"].chunk(2), strict=True)
+    }
+    found = infer(saved(tmp_path, "a", whole), saved(tmp_path, "b", parts))
+    assert (found.explained, found.problem) == (6, None)
+
+
+def test_rows_that_only_begin_alike_are_not_taken_for_parts(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    whole = torch.randn(8, 3)
+    parts = {"g": whole[:4].clone(), "u": whole[4:].clone()}
+    parts["u"][3, 2] += 1
+    found = infer(saved(tmp_path, "a", {"gate_up": whole}), saved(tmp_path, "b", parts))
+    assert found.explained == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from remap.authoring.inference.fused import fused
 from remap.authoring.inference.pairs import Pair, apart
 from remap.dtypes import DType
 from remap.expr import Cast, Expr, Permute, Slice, Take
@@ -28,7 +29,10 @@ def by_content(source: Catalog, target: Catalog) -> list[Pair]:
     found += _transformed(source, left, ours)
     done |= {p.target for p in found}
     found += _joined(source, [e for e in left if e.key not in done], ours)
-    return found
+    done |= {p.target for p in found}
+    used = {s for p in found for s in p.sources}
+    unused = [e for k, e in source.entries.items() if k not in used]
+    return [*found, *fused(unused, [e for e in left if e.key not in done])]
 
 
 def _first_keys(source: Catalog) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from remap.authoring.inference.pairs import Numbers, Pair, apart
+from remap.authoring.inference.pairs import Numbers, Op, Pair, apart
 
 NAMES = "ijklmn"
 
@@ -16,8 +16,8 @@ class Proposed:
     """A rule, and the pairs that it was made of."""
 
     sources: tuple[str, ...]
-    target: str
-    op: str | dict[str, object] | None
+    targets: tuple[str, ...]
+    op: Op
     pairs: tuple[Pair, ...]
 
     @property
@@ -31,7 +31,8 @@ def generalise(pairs: Iterable[Pair], others: Iterable[str]) -> list[Proposed]:
     grouped: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
     for pair in pairs:
         skeletons = tuple(apart(s)[0] for s in pair.sources)
-        grouped[skeletons, apart(pair.target)[0], str(pair.op)].append(pair)
+        after = tuple(apart(t)[0] for t in pair.targets)
+        grouped[skeletons, after, str(pair.op)].append(pair)
     taken: dict[str, set[Numbers]] = defaultdict(set)
     for key in others:
         taken[apart(key)[0]].add(apart(key)[1])
@@ -53,7 +54,7 @@ def _rules(group: list[Pair], taken: dict[str, set[Numbers]]) -> Iterator[Propos
     slot = next((s for s in slots if len({n[s] for n in first}) > 1), None)
     if slot is None:
         for pair in group:
-            yield Proposed(pair.sources, pair.target, pair.op, (pair,))
+            yield Proposed(pair.sources, pair.targets, pair.op, (pair,))
         return
     values: dict[int, list[Pair]] = defaultdict(list)
     for pair, numbers in zip(group, first, strict=True):
@@ -65,7 +66,6 @@ def _rules(group: list[Pair], taken: dict[str, set[Numbers]]) -> Iterator[Propos
 def _rule(group: list[Pair], taken: dict[str, set[Numbers]]) -> Proposed | None:
     """The rule that makes exactly these pairs; None where their numbers follow no pattern."""
     rows = [[apart(s)[1] for s in p.sources] for p in group]
-    targets = [apart(p.target)[1] for p in group]
     lead = [r[0] for r in rows]
     free = _captures(group[0], lead, taken)
     names = {slot: NAMES[n] for n, slot in enumerate(free)}
@@ -78,13 +78,16 @@ def _rule(group: list[Pair], taken: dict[str, set[Numbers]]) -> Proposed | None:
         if any(s is None for s in slots):
             return None
         source_texts.append(_template(group[0].sources[part], [s or "" for s in slots], typed=True))
-    slots = [_expression([n[s] for n in targets], lead, names) for s in range(len(targets[0]))]
-    if any(s is None for s in slots):
+    target_texts: list[str] = []
+    for part, key in enumerate(group[0].targets):
+        numbers = [apart(p.targets[part])[1] for p in group]
+        slots = [_expression([n[s] for n in numbers], lead, names) for s in range(len(numbers[0]))]
+        if any(s is None for s in slots):
+            return None
+        target_texts.append(_template(key, [s or "" for s in slots], typed=False))
+    if any(f"{{{name}" not in text for text in target_texts for name in names.values()):
         return None
-    target = _template(group[0].target, [s or "" for s in slots], typed=False)
-    if any(f"{{{name}" not in target for name in names.values()):
-        return None
-    return Proposed(tuple(source_texts), target, group[0].op, tuple(group))
+    return Proposed(tuple(source_texts), tuple(target_texts), group[0].op, tuple(group))
 
 
 def _captures(pair: Pair, lead: Sequence[Numbers], taken: dict[str, set[Numbers]]) -> list[int]:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Union
 
 Numbers = tuple[int, ...]
+Op = Union[str, dict[str, object], None]
+"""An op as it stands in a pack; None for a rename."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A target tensor and what it is made of.
 
-    op     None for a rename, else the op as it stands in a pack
     proof  content, or name
+    more   further targets, where the op cuts
     """
 
     sources: tuple[str, ...]
     target: str
-    op: str | dict[str, object] | None
+    op: Op
     proof: str
+    more: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All targets, in the order of the parts."""
+        return (self.target, *self.more)
 
 
 @lru_cache(maxsize=1 << 20)

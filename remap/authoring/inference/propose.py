@@ -43,7 +43,7 @@ def infer(source: Catalog, target: Catalog, name: str = "local/inferred") -> Inf
     if _has_data(source) and _has_data(target):
         pairs = by_content(source, target)
     used = {s for p in pairs for s in p.sources}
-    made = {p.target for p in pairs}
+    made = {t for p in pairs for t in p.targets}
     pairs += by_name(
         [e for k, e in source.entries.items() if k not in used],
         [e for k, e in target.entries.items() if k not in made],
@@ -68,7 +68,7 @@ def _tried(text: str, source: Catalog, target: Catalog, pairs: Iterable[Pair], u
     except RemapError as e:
         problem = str(e)
     right = [k for k, e in target.entries.items() if found.get(k) == e.spec]
-    by_bytes = {p.target for p in pairs if p.proof == "content"}
+    by_bytes = {t for p in pairs if p.proof == "content" for t in p.targets}
     return Inferred(
         text=text,
         explained=len(right),
@@ -105,7 +105,11 @@ def _document(
 
 def _rule(number: int, rule: Proposed) -> dict[str, object]:
     source = rule.sources[0] if len(rule.sources) == 1 else list(rule.sources)
-    found: dict[str, object] = {"id": f"r{number}", "from": source, "to": rule.target}
+    found: dict[str, object] = {
+        "id": f"r{number}",
+        "from": source,
+        "to": rule.targets[0] if len(rule.targets) == 1 else list(rule.targets),
+    }
     if rule.op is not None:
         found["do"] = rule.op
     if isinstance(rule.op, dict) and "cast" in rule.op and _narrows(rule.op["cast"]):
@@ -124,5 +128,5 @@ def _example(rule: Proposed, source: Catalog, target: Catalog) -> dict[str, obje
     pair = rule.pairs[0]
     return {
         "given": {s: str(source.entries[s].spec) for s in pair.sources},
-        "expect": {pair.target: str(target.entries[pair.target].spec)},
+        "expect": {t: str(target.entries[t].spec) for t in pair.targets},
     }
