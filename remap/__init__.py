@@ -4,7 +4,8 @@
     remap.plan("pythia-410m", ["magma/from-hf"])
     remap.convert("pythia-410m", "out", ["magma/from-hf"], to="deepspeed-pipeline")
 
-``remap.api`` has the whole flow; its names are handed on here, and imported when they are used.
+``remap.api`` has the whole flow, ``remap.loading`` what concerns models; their names are handed on here,
+and imported when they are used.
 """
 
 import sys
@@ -16,7 +17,8 @@ from remap.errors import RemapError
 from remap.version import __version__
 
 if TYPE_CHECKING:
-    from remap.api import audit, convert, diff, load_into, open, plan, verify, watch
+    from remap.api import convert, diff, open, plan, verify
+    from remap.loading import audit, load_into, watch
 
 __all__ = [
     "RemapError",
@@ -33,9 +35,10 @@ __all__ = [
 
 
 def _handed_on(name: str) -> property:
-    """A name of ``remap.api``. A property wins over the module of the same name (``remap/plan.py``),
-    which the import system would put in its place."""
-    return property(lambda _: getattr(import_module("remap.api"), name), lambda *_: None)
+    """A name of ``remap.api`` or ``remap.loading``. A property wins over the module of the same name
+    (``remap/plan.py``), which the import system would put in its place."""
+    module = "remap.loading" if name in ("audit", "load_into", "watch") else "remap.api"
+    return property(lambda _: getattr(import_module(module), name), lambda *_: None)
 
 
 sys.modules[__name__].__class__ = type(

@@ -7,20 +7,10 @@ or its Catalog.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import remap.receipt as receipts
 import remap.verify as checks
-from remap.audit import audit as run_audit
-from remap.audits.baseline import read as read_baseline
-from remap.audits.categories.custom import with_packs
-from remap.audits.policy import Policy
-from remap.audits.policy_file import load_policy
-from remap.audits.report import Report
-from remap.audits.suggest.asked import asked
-from remap.audits.target import Target, lone_index, open_target
 from remap.checkpoint import Checkpoint
 from remap.dtypes import DType
 from remap.dtypes import dtype as find_dtype
@@ -35,12 +25,6 @@ from remap.plan import Plan, make_plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY
 from remap.types import Catalog, Entry
-
-if TYPE_CHECKING:
-    from torch import device as Device  # noqa: N812  # it is a class
-    from torch.nn import Module
-
-    from remap.integrations.watching.watch import Watch
 
 Source = str | Path | Catalog | Checkpoint
 Rules = Iterable[str | Path] | str | Path
@@ -92,7 +76,7 @@ def plan(
     left = receipts.find(found)
     return make_plan(
         found,
-        _packs(rules),
+        load_packs(rules),
         inverse=inverse,
         params=dict(params or {}),
         remembered={s.pack: s.params for s in left.steps} if left else {},
@@ -101,7 +85,8 @@ def plan(
     )
 
 
-def _packs(rules: Rules) -> list[Pack]:
+def load_packs(rules: Rules) -> list[Pack]:
+    """The packs of a ``rules`` argument. Raises PackError."""
     return [load(str(r)) for r in ([rules] if isinstance(rules, (str, Path)) else rules)]
 
 
@@ -241,7 +226,7 @@ def _written(destination: Source) -> Catalog:
 
 
 def _replay(receipt: Receipt, source: Catalog, rules: Rules) -> Plan:
-    packs = _packs(rules) or [load(step.pack) for step in receipt.steps]
+    packs = load_packs(rules) or [load(step.pack) for step in receipt.steps]
     if [p.digest for p in packs] != [s.digest for s in receipt.steps]:
         raise UsageError(
             "the packs are not those that the receipt names, or their contents changed",
@@ -256,133 +241,6 @@ def _replay(receipt: Receipt, source: Catalog, rules: Rules) -> Plan:
         again=receipt.again,
         cast=_cast(receipt.dtype),
     )
-
-
-def audit(
-    source: Source,
-    against: Source | Target,
-    rules: Rules = (),
-    *,
-    inverse: bool = False,
-    params: Mapping[str, str] | None = None,
-    dtype: str | None = None,
-    again: Iterable[str] = (),
-    at: str | None = None,
-    policy: str | Path | Policy | None = None,
-    baseline: str | Path | None = None,
-    values: bool = False,
-    target_params: Mapping[str, str] | None = None,
-) -> Report:
-    """Does ``source`` load into ``against``, and if not, why?
-
-    against   a checkpoint, a key list, a folder with a config.json only, ``package.module:function``
-              or ``path.py:function`` that returns an nn.Module, a layout's name, or a Target
-    policy    a shipped one by name (strict, magma, lora, finetune-head), or a YAML file
-    baseline  a file of known findings
-    values    compare values, too, where both sides have them
-    target_params  the layout's parameters
-
-    The other arguments are those of ``plan``.
-    """
-    packs, again = [rules] if isinstance(rules, (str, Path)) else list(rules), tuple(again)
-    index = lone_index(Path(source)) if isinstance(source, (str, Path)) else None
-    found = index or catalog(source, at=at)
-    made = None
-    if packs or dtype:
-        made = plan(found, packs, inverse=inverse, params=params, dtype=dtype, again=again)
-    target = open_target(
-        against.catalog if isinstance(against, Checkpoint) else against,
-        offered=(Entry(o.key, o.expr.spec) for o in made.outputs) if made else found.entries.values(),
-        config=found.config,
-        params=target_params,
-    )
-    return run_audit(
-        found,
-        target,
-        made,
-        with_packs(load_policy(policy), _packs(packs)),
-        baseline=read_baseline(Path(baseline)) if baseline else None,
-        values=values,
-        options=asked(
-            rules=packs,
-            inverse=inverse,
-            params=params,
-            dtype=dtype,
-            again=again,
-            at=at,
-            target_params=target_params,
-            policy=policy,
-        ),
-    )
-
-
-def load_into(
-    model: Module,
-    source: Source,
-    rules: Rules = (),
-    *,
-    policy: str | Path | Policy | None = None,
-    baseline: str | Path | None = None,
-    inverse: bool = False,
-    params: Mapping[str, str] | None = None,
-    again: Iterable[str] = (),
-    at: str | None = None,
-    dtype: str | None = None,
-    assign: bool | None = None,
-    device: str | Device | None = None,
-) -> Report:
-    """Load ``source`` into a torch model, renamed by ``rules``, if its audit passes the policy; else raise
-    AuditFailed, the model untouched.
-
-    dtype   None: types must agree. ``"model"``: floats are cast to the model's types. ``"checkpoint"``: the
-            model takes the checkpoint's types. A type's name: floats are cast to it, the model takes that
-    assign  True puts the checkpoint's tensors into the model, False copies into the model's memory. None
-            assigns where the model's tensor is on the meta device or changes its type, and copies elsewhere
-    device  where assigned tensors go; by default where the model's tensor is, the CPU for those on meta
-
-    The other arguments are those of ``audit``. Gives its report.
-    """
-    found: Report = import_module("remap.integrations.torch_loading").load_into(
-        model,
-        source,
-        rules,
-        policy=policy,
-        baseline=baseline,
-        inverse=inverse,
-        params=params,
-        again=again,
-        at=at,
-        dtype=dtype,
-        assign=assign,
-        device=device,
-    )
-    return found
-
-
-def watch(
-    policy: str | Path | Policy | None = None,
-    *,
-    baseline: str | Path | None = None,
-    at_once: bool = False,
-    idle: bool = False,
-    only_this_thread: bool = False,
-) -> Watch:
-    """A context manager that audits every load inside that is not strict: ``load_state_dict(strict=False)``
-    of any module, DeepSpeed's ``load_state_dir`` and ``load_checkpoint``, transformers' ``from_pretrained``,
-    PEFT's ``set_peft_model_state_dict``. Its ``reports`` has one for each.
-
-    At the end of the block AuditFailed is raised, with every report, where the policy fails one of them.
-
-    at_once           raise at the load instead, right after it was made
-    idle              seeing no load at all is fine; it is an error else
-    only_this_thread  loads of other threads are none of its business
-
-    No library is imported by it; one that is imported inside is watched from then on.
-    """
-    found: Watch = import_module("remap.integrations.watching.watch").Watch(
-        policy, baseline=baseline, at_once=at_once, idle=idle, only_this_thread=only_this_thread
-    )
-    return found
 
 
 def diff(a: Source, b: Source, *, values: bool = True) -> list[checks.Difference]:

@@ -66,7 +66,7 @@ def command(
     Only names, shapes and types are looked at, unless --values is given. With --format github, annotations
     go to stdout and a summary to the file that GITHUB_STEP_SUMMARY names.
     """
-    from remap import api
+    from remap import loading
     from remap.audits import baseline as baselines
     from remap.reports import registry
 
@@ -74,7 +74,7 @@ def command(
         raise UsageError("--update-baseline needs a file to write", remedy="give --baseline FILE")
     gc.disable()  # many small frozen values, none of them in a circle: a third of the time otherwise
     audit = partial(
-        api.audit, source, against, policy=policy, values=values, target_params=dict(target_param), **how
+        loading.audit, source, against, policy=policy, values=values, target_params=dict(target_param), **how
     )
     report = audit(baseline=None if update_baseline else baseline)
     if update_baseline and baseline is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from remap import api
 from remap.audit import audit
 from remap.audits.baseline import read as read_baseline
+from remap.audits.categories.custom import with_packs
 from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import LOADED, Report
@@ -103,15 +104,22 @@ def examine(
     is to be done.
     """
     named = None if dtype in (None, "model", "checkpoint") else dtype
-    packs = tuple(rules)
-    plan = api.plan(source, packs, inverse=inverse, params=params, dtype=named, again=again, at=at)
+    names = (rules,) if isinstance(rules, (str, Path)) else tuple(rules)
+    packs = api.load_packs(names)
+    plan = api.plan(source, names, inverse=inverse, params=params, dtype=named, again=again, at=at)
     if dtype == "model":
         plan = _cast_to(plan, target)
     elif dtype is not None:
         target = _retyped(target, plan)
     identity = not packs and plan.cast is None and dtype != "model"
     known = read_baseline(Path(baseline)) if baseline else None
-    report = audit(plan.catalog, target, None if identity else plan, load_policy(policy), baseline=known)
+    report = audit(
+        plan.catalog,
+        target,
+        None if identity else plan,
+        with_packs(load_policy(policy), packs),
+        baseline=known,
+    )
     takes = {f.key for f in report.findings if f.category in LOADED}
     loaded = {o.key: o.expr for o in plan.outputs if o.key in takes}
     if report.passed:
