@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from remap.errors import UsageError
+from remap.expr import Expr
 from remap.packs.language.pack import Example, Pack
 from remap.plan import Plan, make_plan
 from remap.stream.read import read_expr
@@ -47,15 +48,26 @@ def wrong_values(pack: Pack, example: Example) -> Iterator[str]:
 
 
 def _plan(pack: Pack, example: Example, folder: Path) -> Plan:
+    catalog = Catalog("keylist", folder, (), laid(example.given, folder), config=example.config)
+    return make_plan(catalog, [pack], inverse=example.inverse, params=example.params, partial=True)
+
+
+def laid(given: Mapping[str, str], folder: Path) -> dict[str, Entry]:
+    """Key -> entry for an example's tensors; those with values lie in a file each."""
     entries: dict[str, Entry] = {}
-    for n, (key, text) in enumerate(example.given.items()):
+    for n, (key, text) in enumerate(given.items()):
         location = None
         if "=" in text:
             location = Location(folder / f"{n}.bin", 0)
             location.file.write_bytes(_encoded(text))
         entries[key] = Entry(key, spec_of(text), location)
-    catalog = Catalog("keylist", folder, (), entries, config=example.config)
-    return make_plan(catalog, [pack], inverse=example.inverse, params=example.params, partial=True)
+    return entries
+
+
+def with_values(expr: Expr) -> str:
+    """The tensor as an example gives it: ``f32[2] = 0 1``."""
+    text = str(expr.spec)
+    return f"{text} = {_decoded(b''.join(map(bytes, read_expr(expr, MEMORY))), text)}"
 
 
 def _code(spec: TensorSpec) -> str:

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from remap.authoring.examples import run_examples
 from remap.authoring.inference import infer
+from remap.authoring.lint import lint
 from remap.formats import registry
 from remap.packs import read
 from remap.plan import make_plan
@@ -138,3 +139,22 @@ def test_rows_that_only_begin_alike_are_not_taken_for_parts(tmp_path: Path) -> N
     parts["u"][3, 2] += 1
     found = infer(saved(tmp_path, "a", {"gate_up": whole}), saved(tmp_path, "b", parts))
     assert found.explained == 0
+
+
+def test_what_reorders_is_shown_with_values(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    w = torch.randn(12, 5)
+    a = saved(tmp_path, "a", {"conv": w, "mask": torch.ones(2)})
+    found = read(infer(a, saved(tmp_path, "b", {"linear": w.T})).text.encode(), "i.yaml")
+    assert [str(f) for f in run_examples(found)] == []
+    assert [f.code for f in lint(found)] == ["rule-without-example"]  # what it could not explain
+    assert found.examples[0].expect == {"linear": "f32[3,2] = 0 3 1 4 2 5"}
+
+
+def test_leftovers_are_told_by_template(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    w = {f"h.{i}.w": torch.randn(3) for i in range(12)}
+    masks = {f"h.{i}.mask": torch.ones(2, 2) for i in range(12)}
+    found = infer(saved(tmp_path, "a", {**w, **masks}), saved(tmp_path, "b", w))
+    assert '- "h.{i:int}.mask"' in found.text
+    assert (found.explained, len(found.unused), found.problem) == (12, 12, None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remap.authoring.inference.align import by_name
 from remap.authoring.inference.content import by_content
-from remap.authoring.inference.generalise import Proposed, generalise
-from remap.authoring.inference.pairs import Pair
+from remap.authoring.inference.generalise import NAMES, Proposed, generalise
+from remap.authoring.inference.pairs import Pair, apart
+from remap.authoring.inference.shown import example
 from remap.authoring.write import to_yaml
 from remap.errors import RemapError
 from remap.packs import read
@@ -86,7 +88,7 @@ def _document(
     stage: list[dict[str, object]] = [_rule(n, r) for n, r in enumerate(rules)]
     if unused:
         because = "inference found nothing in the target that it is; look at it"
-        stage.append({"id": "unexplained", "drop": list(unused), "because": because})
+        stage.append({"id": "unexplained", "drop": _templates(unused, source), "because": because})
     note = (
         "by content"
         if rules and all(r.proof == "content" for r in rules)
@@ -99,7 +101,7 @@ def _document(
         "title": f"{source.root.name} to {target.root.name}, inferred",
         "evidence": [{"project": f"{source.root.name} and {target.root.name}", "note": f"inferred {note}"}],
         "stages": [{"rules": stage}],
-        "examples": [_example(r, source, target) for r in rules],
+        "examples": [example(r, source.entries, target.entries) for r in rules],
     }
 
 
@@ -124,9 +126,15 @@ def _narrows(arguments: object) -> bool:
     return isinstance(arguments, dict) and isinstance(read_op("cast", arguments).inverse(), NoInverse)
 
 
-def _example(rule: Proposed, source: Catalog, target: Catalog) -> dict[str, object]:
-    pair = rule.pairs[0]
-    return {
-        "given": {s: str(source.entries[s].spec) for s in pair.sources},
-        "expect": {t: str(target.entries[t].spec) for t in pair.targets},
-    }
+def _templates(unused: list[str], source: Catalog) -> list[str]:
+    """The keys; as one template where all keys of the source that differ only in numbers are among them."""
+    together = Counter(apart(k)[0] for k in source.entries)
+    mine = Counter(apart(k)[0] for k in unused)
+    found: dict[str, None] = {}
+    for key in unused:
+        skeleton, numbers = apart(key)
+        if mine[skeleton] == together[skeleton] and mine[skeleton] > 1 and len(numbers) <= len(NAMES):
+            names = iter(NAMES)
+            key = ".".join(f"{{{next(names)}:int}}" if s == "#" else s for s in skeleton.split("."))
+        found[key] = None
+    return list(found)
