@@ -24,7 +24,8 @@ from formats.metaseq.samples import (
 from remap.errors import Damaged, DestinationError, InputError, UsageError
 from remap.expr import Take
 from remap.expr.blocks import evaluate
-from remap.formats import registry, torch_zip
+from remap.formats import registry
+from remap.formats.torch import file as torch_file
 from remap.pickles.graph import lookup, mapping_pairs, plain
 from remap.reshard import reshard
 
@@ -518,7 +519,7 @@ def test_what_can_t_be_imported_comes_along(tmp_path):
     # RF 35: UnpicklingError.
     truth = make(tmp_path / "source", foreign=True)
     reshard(truth.first, tmp_path / "out", fsdp=2)
-    root = torch_zip.read(tmp_path / "out" / truth.first.name, state_dict=False).contents.walked.root
+    root = torch_file.read(tmp_path / "out" / truth.first.name, state_dict=False).contents.walked.root
     extra = lookup(lookup(root, "extra_state")[1], "train_iterator")[1]
     assert [k.text for k, _ in mapping_pairs(extra)] == ["epoch", "tokenization_cache"]
     assert plain(extra)["tokenization_cache"].name == f"{FOREIGN}.LockingArray"

@@ -24,7 +24,7 @@ from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
 from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
-from remap.formats.layer_files import layer_of
+from remap.formats.deepspeed.names import layer_of
 from remap.types import Catalog, Entry, TensorSpec
 
 METADATA = "__metadata__"

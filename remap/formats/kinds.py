@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remap.formats.layer_files import LATEST
+from remap.formats.deepspeed.names import LATEST
 
 HEAD = 64
 SIGNATURES = ((b"PK\x03\x04", "zip"), (b"\x80", "pickle"), (b"\x1f\x8b", "gzip"))

@@ -30,14 +30,14 @@ def _known(module: str, found_in: str) -> Known:
 
 
 FORMATS = {
-    "deepspeed-pipeline": _known("deepspeed_pipeline", "zip pickle latest folder"),
-    "deepspeed": _known("deepspeed", "zip pickle latest folder"),
+    "deepspeed-pipeline": _known("deepspeed.pipeline", "zip pickle latest folder"),
+    "deepspeed": _known("deepspeed.module", "zip pickle latest folder"),
     "dcp": _known("dcp.folder", "zip pickle"),
     "dcp-safetensors": _known("dcp.safetensors_shards", "safetensors"),
     "safetensors": _known("safetensors", "safetensors json text"),
     "metaseq": _known("metaseq", "zip pickle"),
     "torch-fsdp": _known("torch_fsdp.folder", "zip pickle"),
-    "torch": _known("torch_files", "zip pickle json"),
+    "torch": _known("torch.folder", "zip pickle json"),
     "keys": _known("keylist", "json gzip"),
 }
 """Name -> what is known of it. Where two claim one path, the first owns it: a layer file is a torch file."""

@@ -38,8 +38,8 @@ from remap.audits.report import Report
 from remap.checkpoint import Checkpoint
 from remap.errors import RemapError, UsageError
 from remap.expr import Expr
-from remap.formats.deepspeed_pipeline import MODULE_ONLY, STEP
-from remap.formats.layer_files import LATEST, layer_of, rank_of
+from remap.formats.deepspeed.names import LATEST, layer_of, rank_of
+from remap.formats.deepspeed.pipeline import MODULE_ONLY, STEP
 from remap.integrations.deepspeed_stage import joined, layers_of, stage_target
 from remap.integrations.torch_loading import examine
 from remap.integrations.torch_transfer import value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from integration.neox_pipeline import Embedding, FinalLinear, FinalNorm, TransformerLayer
+from judges.neox_pipeline import Embedding, FinalLinear, FinalNorm, TransformerLayer
 from torch import nn
 
 LAYERS = 4
@@ -23,7 +23,7 @@ def build(*, adapters: bool = True, tied: bool = False) -> nn.ModuleDict:
 
 def expected(pythia: Path) -> dict[str, torch.Tensor]:
     """What the model must hold after loading, worked out without remap."""
-    from integration.test_deepspeed_pipeline import as_magma, read_tensors  # transformers takes seconds
+    from judges.test_deepspeed_pipeline import as_magma, read_tensors  # transformers takes seconds
 
     return as_magma(read_tensors(pythia), LAYERS)
 

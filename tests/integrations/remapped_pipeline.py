@@ -13,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
-from integration.neox_pipeline import Job, build, main, pipeline_state
+from judges.neox_pipeline import Job, build, main, pipeline_state
 
 import remap
 from remap.errors import RemapError

@@ -14,9 +14,9 @@ pytest.importorskip("deepspeed")
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from integration.neox_pipeline import launch  # noqa: E402
 from integrations.magma_model import expected  # noqa: E402
 from integrations.remapped_pipeline import PROGRAM, Remapped  # noqa: E402
+from judges.neox_pipeline import launch  # noqa: E402
 
 Results = Mapping[str, list[dict[str, Any]]]
 LAYERS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Path_
 from remap.formats.dcp.reader import Folder
-from remap.formats.torch_locate import dotted
+from remap.formats.torch.locate import dotted
 from remap.pickles.graph import Opaque
 
 

@@ -15,8 +15,8 @@ from zlib import crc32
 
 from remap.errors import Damaged, Hostile, InputError
 from remap.formats.dcp.metadata import Item
-from remap.formats.torch_state import is_row_major
-from remap.formats.zip_container import Archive, read_window
+from remap.formats.torch.container import Archive, read_window
+from remap.formats.torch.state import is_row_major
 from remap.pickles.graph import plain
 from remap.pickles.nodes import Value
 from remap.pickles.screen import screen

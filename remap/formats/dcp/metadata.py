@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from remap.dtypes import BY_NAME, DType
 from remap.errors import Damaged, Hostile, InputError
-from remap.formats.torch_locate import NOT_MODEL, WRAPPERS
+from remap.formats.torch.locate import NOT_MODEL, WRAPPERS
 from remap.pickles.graph import attributes, items_of, key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Call, Global, Value
 from remap.pickles.screen import screen

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remap.formats.dcp.metadata import Metadata, Path_
-from remap.formats.torch_locate import beside, dotted, locate, resolve
+from remap.formats.torch.locate import beside, dotted, locate, resolve
 from remap.pickles.nodes import Dict, List, Text, Value
 from remap.pickles.survey import Survey
 from remap.pickles.tensors import TensorRef

@@ -20,9 +20,9 @@ from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
 from remap.formats.dcp.reader import METADATA, Folder
 from remap.formats.index import split_shards
-from remap.formats.torch_emit import PREFIX, VERSION, check_names, new_tensors, skeleton
-from remap.formats.torch_locate import dotted
-from remap.formats.zip_layout import lay_out_zip
+from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
+from remap.formats.torch.layout import lay_out_zip
+from remap.formats.torch.locate import dotted
 from remap.pickles.build import node_of
 from remap.pickles.emit import Writer
 from remap.types import Catalog

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from remap.formats.torch_state import TorchFile
+from remap.formats.torch.state import TorchFile
 from remap.pickles.build import node_of
 from remap.pickles.graph import key_of, lookup, mapping_pairs
 from remap.pickles.nodes import Call, Dict, Pairs, Value

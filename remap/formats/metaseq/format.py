@@ -16,13 +16,13 @@ from pathlib import Path
 
 from remap.errors import UsageError
 from remap.expr import Expr, Take
-from remap.formats import torch_zip
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
 from remap.formats.metaseq.names import family, leftovers, parse
 from remap.formats.metaseq.shards import OPTIMIZER, State, is_metaseq
 from remap.formats.metaseq.write import singleton
+from remap.formats.torch import file as torch_file
 from remap.types import Catalog, Entry
 
 NAME = "reshard.pt"
@@ -61,7 +61,7 @@ class Metaseq:
         place = place_of(checkpoint, at)
         one = whole_file(checkpoint)
         if one is not None:
-            file = torch_zip.read(one, at=".".join(place))
+            file = torch_file.read(one, at=".".join(place))
             return catalog_of(checkpoint, dict(file.entries), native=(file,))
         merged = checkpoint.merged(checkpoint.divider(), place)
         entries: dict[str, Entry] = {}
@@ -83,7 +83,7 @@ FORMAT = Metaseq()
 
 def _is_one(path: Path, numbered: bool) -> bool:
     """True where the content is metaseq's, or broken: a shard that is broken is opened to say so."""
-    if torch_zip.is_torch(path):
+    if torch_file.is_torch(path):
         return is_metaseq(path, numbered=numbered)
     with path.open("rb") as f:
         return numbered and f.read(4) == b"PK\x03\x04"
@@ -125,7 +125,7 @@ def catalog_of(
         opaque=tuple(sorted({c for p in checkpoint.parts for s in p.shards for c in s.opaque})),
         warnings=checkpoint.warnings,
         native=native,
-        peek=lambda name: torch_zip.read(first.path, at="model", state_dict=False).plain(name),
+        peek=lambda name: torch_file.read(first.path, at="model", state_dict=False).plain(name),
         stored=dict(_stored(checkpoint)) if stored else {},
     )
 

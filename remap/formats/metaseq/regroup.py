@@ -28,8 +28,8 @@ from remap.formats.metaseq.partition import Divider, Partition
 from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
 from remap.formats.metaseq.units import reshaped, units_of
 from remap.formats.metaseq.write import Content, NewState, facts, write_like
-from remap.formats.torch_state import TorchFile
-from remap.formats.torch_zip import read
+from remap.formats.torch.file import read
+from remap.formats.torch.state import TorchFile
 from remap.types import Entry
 
 MERGED = "reshard"

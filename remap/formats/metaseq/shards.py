@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remap.errors import Damaged, InputError
-from remap.formats import torch_zip
 from remap.formats.metaseq.config import Config, read_config
 from remap.formats.metaseq.metadata import Metadata, read_metadata
-from remap.formats.torch_state import TorchFile
-from remap.formats.zip_container import read_archive
+from remap.formats.torch import file as torch_file
+from remap.formats.torch.container import read_archive
+from remap.formats.torch.state import TorchFile
 from remap.pickles.graph import lookup, mapping_pairs
 from remap.types import Entry
 
@@ -89,7 +89,7 @@ def is_metaseq(path: Path, *, numbered: bool) -> bool:
             stream = read_archive(path).read("data.pkl")
             if not any(m.encode() in stream for m in marks):
                 return False
-        keys = torch_zip.read(path, state_dict=False, keep_suspicious=True).keys
+        keys = torch_file.read(path, state_dict=False, keep_suspicious=True).keys
     except (InputError, KeyError):
         return numbered
     return "model" in keys and any(m in keys for m in marks)
@@ -100,7 +100,7 @@ def read_shard(path: Path, like: Shard | None = None) -> Shard:
 
     Raises InputError.
     """
-    file = torch_zip.read(path, at="model", state_dict=False)
+    file = torch_file.read(path, at="model", state_dict=False)
     trees = {place: entries for place in TREES if (entries := file.entries_at(*place))}
     return Shard(
         path,

@@ -18,10 +18,10 @@ from remap.formats.metaseq.config import CONFIG, set_facts
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.metadata_nodes import edited, fresh
 from remap.formats.metaseq.shards import METADATA, MODEL, OPTIMIZER, Place
-from remap.formats.torch_emit import check_names, emit, new_tensors
-from remap.formats.torch_rebuild import reassemble
-from remap.formats.torch_state import TorchFile
-from remap.formats.torch_zip import read
+from remap.formats.torch.emit import check_names, emit, new_tensors
+from remap.formats.torch.file import read
+from remap.formats.torch.rebuild import reassemble
+from remap.formats.torch.state import TorchFile
 from remap.pickles.emit import NewTensor
 from remap.pickles.graph import key_of, lookup, mapping_pairs
 from remap.pickles.nodes import Call, Dict, Global, List, Pairs, Text, Value

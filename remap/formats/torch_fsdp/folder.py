@@ -9,13 +9,13 @@ from remap.errors import InputError, RemapError, UsageError
 from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
-from remap.formats.torch_files import SUFFIXES
+from remap.formats.torch.container import read_archive
+from remap.formats.torch.file import is_torch
+from remap.formats.torch.folder import SUFFIXES
+from remap.formats.torch.locate import beside, dotted, follow, locate, resolve
 from remap.formats.torch_fsdp.joined import Joined, read_file, tensors_of
 from remap.formats.torch_fsdp.names import BESIDE, family, numbered
 from remap.formats.torch_fsdp.parts import kind_of, read_part
-from remap.formats.torch_locate import beside, dotted, follow, locate, resolve
-from remap.formats.torch_zip import is_torch
-from remap.formats.zip_container import read_archive
 from remap.pickles.graph import plain
 from remap.pickles.nodes import Value
 from remap.types import Catalog

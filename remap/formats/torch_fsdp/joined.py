@@ -8,11 +8,11 @@ from pathlib import Path
 
 from remap.errors import Damaged, InputError
 from remap.formats.chunks import assemble
+from remap.formats.torch.file import read_zip
+from remap.formats.torch.locate import Place, follow
+from remap.formats.torch.state import Contents, locate_tensor
 from remap.formats.torch_fsdp.names import numbered
 from remap.formats.torch_fsdp.parts import Part, kind_of, read_part
-from remap.formats.torch_locate import Place, follow
-from remap.formats.torch_state import Contents, locate_tensor
-from remap.formats.torch_zip import read_zip
 from remap.pickles.graph import key_of, mapping_pairs
 from remap.pickles.nodes import Value
 from remap.types import Entry, TensorSpec

@@ -16,8 +16,8 @@ from math import prod
 from remap.dtypes import BY_NAME
 from remap.errors import Damaged, InputError
 from remap.formats.chunks import Box
+from remap.formats.torch.state import Contents, locate_tensor
 from remap.formats.torch_fsdp.placements import Placement, box_of
-from remap.formats.torch_state import Contents, locate_tensor
 from remap.pickles.graph import attributes, items_of, key_of, mapping_pairs, plain
 from remap.pickles.nodes import Call, Global, Value
 from remap.types import Location, TensorSpec

@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 
 from remap.errors import Damaged, Hostile
-from remap.formats.torch_state import Contents, Stored
+from remap.formats.torch.state import Contents, Stored
 from remap.pickles.graph import items_of, plain
 from remap.pickles.nodes import Value
 from remap.pickles.screen import screen

@@ -7,12 +7,12 @@ import json
 import pytest
 import torch
 from formats.suite import FormatSuite
-from formats.torch_samples import assert_same, state_dict, takes
+from formats.torch.samples import assert_same, state_dict, takes
 
 from remap.errors import Damaged, UsageError
 from remap.expr import Reshape, Take
 from remap.formats.base import WriteOptions
-from remap.formats.torch_files import FORMAT
+from remap.formats.torch.folder import FORMAT
 from remap.stream import write_files
 
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from remap.errors import Damaged, Hostile, NotACheckpoint
-from remap.formats.torch_emit import emit
-from remap.formats.torch_rewrite import rewrite
-from remap.formats.torch_state import Contents, Stored, TorchFile, check_storages, make_file
-from remap.formats.zip_container import TORCHSCRIPT, TORCHSCRIPT_REMEDY, Archive, check_regular, read_archive
+from remap.formats.torch.container import (
+    TORCHSCRIPT,
+    TORCHSCRIPT_REMEDY,
+    Archive,
+    check_regular,
+    read_archive,
+)
+from remap.formats.torch.emit import emit
+from remap.formats.torch.rewrite import rewrite
+from remap.formats.torch.state import Contents, Stored, TorchFile, check_storages, make_file
 from remap.pickles.screen import screen
 from remap.pickles.survey import survey
 from remap.pickles.walk import no_gc, walk
@@ -61,7 +67,7 @@ def read(
             contents, opaque = read_zip(path, keep_suspicious)
             return make_file(contents, opaque, at, state_dict)
     if _is_legacy(head):
-        from remap.formats.torch_legacy import read_legacy
+        from remap.formats.torch.legacy import read_legacy
 
         with no_gc():
             contents, opaque = read_legacy(path, keep_suspicious)

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from checkpoints import VARIANTS, read_tensors  # noqa: E402
-from integration.neox_pipeline import Job, launch  # noqa: E402
+from judges.neox_pipeline import Job, launch  # noqa: E402
 
 Pythia = Callable[[str], Path]
 Results = dict[tuple[str, int], list[dict[str, Any]]]

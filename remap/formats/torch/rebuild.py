@@ -13,10 +13,10 @@ from dataclasses import replace
 from remap.errors import UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import CopiedBytes, OutFile
-from remap.formats.torch_emit import PREFIX, VERSION, check_names, new_tensors, skeleton
-from remap.formats.torch_names import names_elsewhere
-from remap.formats.torch_state import Contents, TorchFile
-from remap.formats.zip_layout import NewRecord, lay_out_zip
+from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
+from remap.formats.torch.layout import NewRecord, lay_out_zip
+from remap.formats.torch.names import names_elsewhere
+from remap.formats.torch.state import Contents, TorchFile
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.graph import mapping_pairs
 from remap.pickles.nodes import Call, Dict, Global, Text, Value
@@ -51,7 +51,7 @@ def reassemble(
     """The file ``name``: the pickle of ``contents`` with other nodes in it, and the storages that it names.
 
     changed  id of a node -> the node that takes its place
-    records  the storages of new tensors (``torch_emit.new_tensors``)
+    records  the storages of new tensors (``emit.new_tensors``)
     """
     writer = Writer(changed, contents.walked.protocol)
     stream = writer.write(contents.walked.root)

@@ -13,12 +13,12 @@ from dataclasses import replace
 from remap.errors import UsageError
 from remap.expr import Take
 from remap.formats.base import CopiedBytes, OutFile, TensorBytes
-from remap.formats.torch_emit import check_names
-from remap.formats.torch_names import names_elsewhere
-from remap.formats.torch_rebuild import rebuild
-from remap.formats.torch_state import TorchFile
-from remap.formats.zip_container import Archive
-from remap.formats.zip_layout import ALIGNMENT, NewRecord, lay_out_zip
+from remap.formats.torch.container import Archive
+from remap.formats.torch.emit import check_names
+from remap.formats.torch.layout import ALIGNMENT, NewRecord, lay_out_zip
+from remap.formats.torch.names import names_elsewhere
+from remap.formats.torch.rebuild import rebuild
+from remap.formats.torch.state import TorchFile
 from remap.pickles.graph import key_of, mapping_pairs
 from remap.pickles.nodes import Text
 from remap.pickles.rewrite import rename_stream
@@ -33,7 +33,7 @@ def rewrite(file: TorchFile, name: str, renames: Mapping[str, str], drop: Set[st
     renames  old key -> new key; keys that are not in it stay
     drop     keys that go away, and their bytes with them
 
-    With ``drop``, and for a legacy file, the pickle is written anew (see ``torch_rebuild``).
+    With ``drop``, and for a legacy file, the pickle is written anew (see ``rebuild``).
     Raises UsageError where two tensors would have one key.
     """
     unknown = [k for k in (*renames, *drop) if k not in file.entries]

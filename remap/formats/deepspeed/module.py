@@ -14,11 +14,9 @@ from pathlib import Path
 
 from remap.errors import InputError, UsageError
 from remap.expr import Expr
-from remap.formats import torch_zip
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
-from remap.formats.deepspeed_pipeline import MODULE_ONLY, STEP
-from remap.formats.layer_files import (
+from remap.formats.deepspeed.names import (
     LATEST,
     layer_files,
     optimizer_files,
@@ -26,6 +24,8 @@ from remap.formats.layer_files import (
     step_folders,
     step_name,
 )
+from remap.formats.deepspeed.pipeline import MODULE_ONLY, STEP
+from remap.formats.torch import file as torch_file
 from remap.types import Catalog
 
 
@@ -49,14 +49,14 @@ class DeepSpeed:
                 problems=[p.name for p in ranks],
                 remedy="merge them to one rank first",
             )
-        read = torch_zip.read(ranks[0], state_dict=False)
+        read = torch_file.read(ranks[0], state_dict=False)
         if at is None and read.plain("module") is None:
             raise InputError(
                 "module is None: the weights of a pipeline run lie in layer_XX files, and none are here",
                 where=ranks[0],
                 remedy="fetch the layer_XX-model_YY-model_states.pt files of the same step",
             )
-        read = torch_zip.read(ranks[0], at=at or "module")
+        read = torch_file.read(ranks[0], at=at or "module")
         stale = optimizer_files(path)
         warning = (
             f"{len(stale)} ZeRO optimizer files hold fp32 copies of the weights; they are not carried along"
@@ -83,7 +83,7 @@ class DeepSpeed:
             )
         step = step_name(options.tag, STEP)
         extras = {k: v for k, v in MODULE_ONLY.items() if k != "module"}
-        rank = torch_zip.emit(f"{step}/mp_rank_00_model_states.pt", tensors, extras, at="module")
+        rank = torch_file.emit(f"{step}/mp_rank_00_model_states.pt", tensors, extras, at="module")
         return [rank, OutFile(LATEST, (Literal(step.encode()),))]
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from remap.errors import Damaged, InputError, NotACheckpoint
-from remap.formats.torch_locate import Step, beside, dotted, follow, locate, resolve
-from remap.formats.zip_container import Archive
+from remap.formats.torch.container import Archive
+from remap.formats.torch.locate import Step, beside, dotted, follow, locate, resolve
 from remap.pickles.graph import lookup, mapping_pairs, plain
 from remap.pickles.nodes import Text, Value
 from remap.pickles.survey import Survey

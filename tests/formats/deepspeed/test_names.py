@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remap.errors import Damaged
-from remap.formats.layer_files import LayerFile, layer_files, layer_of, rank_of, step_folders
+from remap.formats.deepspeed.names import LayerFile, layer_files, layer_of, rank_of, step_folders
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from remap.errors import Damaged
 from remap.formats.base import CopiedBytes, Literal, OutFile, Part
-from remap.formats.zip_container import CENTRAL, END, END64, LOCAL, LOCATOR, U16, U32
+from remap.formats.torch.container import CENTRAL, END, END64, LOCAL, LOCATOR, U16, U32
 
 ALIGNMENT = 64
 """Of every record: torch's default since 2.1, and what ``mmap=True`` likes."""

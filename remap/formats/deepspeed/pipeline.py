@@ -21,10 +21,9 @@ from pathlib import Path
 
 from remap.errors import Damaged, InputError, UsageError
 from remap.expr import Expr
-from remap.formats import torch_zip
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
-from remap.formats.layer_files import (
+from remap.formats.deepspeed.names import (
     LATEST,
     layer_files,
     layer_of,
@@ -33,6 +32,7 @@ from remap.formats.layer_files import (
     step_folders,
     step_name,
 )
+from remap.formats.torch import file as torch_file
 from remap.types import Catalog, Entry
 
 STEP = "global_step0"
@@ -72,7 +72,7 @@ class DeepSpeedPipeline:
         for file in files:
             layer = layer_of(file.name)
             assert layer is not None
-            read = torch_zip.read(file, at=at)
+            read = torch_file.read(file, at=at)
             opaque |= set(read.opaque)
             for key, entry in read.entries.items():
                 entries[f"{layer.index}.{key}"] = replace(entry, key=f"{layer.index}.{key}")
@@ -98,10 +98,10 @@ class DeepSpeedPipeline:
         step = step_name(options.tag, STEP)
         layers = _by_layer(tensors)
         files = [
-            torch_zip.emit(f"{step}/layer_{i:02d}-model_00-model_states.pt", layers[i])
+            torch_file.emit(f"{step}/layer_{i:02d}-model_00-model_states.pt", layers[i])
             for i in sorted(layers)
         ]
-        files.append(torch_zip.emit(f"{step}/mp_rank_00_model_states.pt", {}, MODULE_ONLY))
+        files.append(torch_file.emit(f"{step}/mp_rank_00_model_states.pt", {}, MODULE_ONLY))
         files.append(OutFile(LATEST, (Literal(step.encode()),)))
         return files
 
@@ -137,7 +137,7 @@ def _extras(ranks: list[Path]) -> list[str]:
     """What the rank files hold that a fresh one does not: optimizer, arguments, random states."""
     if not ranks:
         return []
-    read = torch_zip.read(ranks[0], state_dict=False)
+    read = torch_file.read(ranks[0], state_dict=False)
     names = [k for k in read.keys if isinstance(k, str) and k not in MODULE_ONLY]
     return [k for k in names if read.plain(k) not in (None, [], {})]
 
@@ -154,7 +154,7 @@ def _warnings(path: Path, ranks: list[Path]) -> list[str]:
     if not ranks:
         warnings.append("no mp_rank_XX_model_states.pt: DeepSpeed's load_checkpoint needs one")
     for file in ranks[:1]:
-        read = torch_zip.read(file, state_dict=False)
+        read = torch_file.read(file, state_dict=False)
         if read.plain("module") is not None:
             warnings.append(f"{file.name} holds a module of its own; a pipeline engine takes the layer files")
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from remap.formats.torch_state import Contents
+from remap.formats.torch.state import Contents
 from remap.pickles.graph import attributes, items_of, key_of, mapping_pairs
 from remap.pickles.nodes import Text, Value
 

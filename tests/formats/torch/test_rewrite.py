@@ -9,13 +9,13 @@ import zipfile
 
 import pytest
 import torch
-from formats.torch_samples import assert_same, state_dict, takes, write
+from formats.torch.samples import assert_same, state_dict, takes, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remap.errors import Damaged, UsageError
-from remap.formats.torch_names import follow_modules
-from remap.formats.torch_zip import emit, read, rewrite
+from remap.formats.torch.file import emit, read, rewrite
+from remap.formats.torch.names import follow_modules
 
 
 def save(value, path, **options):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from formats.torch_samples import assert_same, raw, state_dict, takes, write
+from formats.torch.samples import assert_same, raw, state_dict, takes, write
 
 from remap.errors import Damaged, Hostile, InputError, NotACheckpoint, UsageError
 from remap.expr import Take
 from remap.expr.blocks import evaluate
-from remap.formats.torch_zip import emit, is_torch, read
+from remap.formats.torch.file import emit, is_torch, read
 from remap.pickles.graph import Opaque
 
 
@@ -262,7 +262,7 @@ def test_torch_is_never_imported(tmp_path):
         import sys
         from pathlib import Path
         from remap.expr import Take
-        from remap.formats.torch_zip import emit, read, rewrite
+        from remap.formats.torch.file import emit, read, rewrite
         file = read(Path({str(tmp_path / "a.pt")!r}))
         rewrite(file, "b.pt", {{"bias": "b"}})
         rewrite(file, "b.pt", {{}}, {{"bias"}})

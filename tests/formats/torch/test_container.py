@@ -12,9 +12,9 @@ import torch
 
 from remap.errors import Damaged, Hostile, InputError, NotACheckpoint
 from remap.formats.base import CopiedBytes
-from remap.formats.torch_zip import read
-from remap.formats.zip_container import read_archive
-from remap.formats.zip_layout import NewRecord, lay_out_zip
+from remap.formats.torch.container import read_archive
+from remap.formats.torch.file import read
+from remap.formats.torch.layout import NewRecord, lay_out_zip
 from remap.stream import write_files
 
 

@@ -25,11 +25,11 @@ from remap.formats.index import (
     shard_name,
     split_shards,
 )
-from remap.formats.torch_emit import check_names, emit
-from remap.formats.torch_rebuild import rebuild
-from remap.formats.torch_rewrite import rewrite
-from remap.formats.torch_state import TorchFile
-from remap.formats.torch_zip import is_torch, read
+from remap.formats.torch.emit import check_names, emit
+from remap.formats.torch.file import is_torch, read
+from remap.formats.torch.rebuild import rebuild
+from remap.formats.torch.rewrite import rewrite
+from remap.formats.torch.state import TorchFile
 from remap.types import Catalog, Entry
 
 NAME = "pytorch_model.bin"

@@ -9,8 +9,10 @@ from formats.suite import FormatSuite, source_of, write
 from remap.errors import Damaged, InputError, UsageError
 from remap.expr import Take
 from remap.expr.blocks import evaluate
-from remap.formats import deepspeed, deepspeed_pipeline, registry
+from remap.formats import registry
 from remap.formats.base import WriteOptions
+from remap.formats.deepspeed import module
+from remap.formats.deepspeed import pipeline as pipeline_format
 
 
 class TestDeepSpeedPipeline(FormatSuite):
@@ -110,7 +112,7 @@ def test_no_optimizer_file_is_ever_written(pipeline, tmp_path):
     torch.save({}, pipeline / "zero_pp_rank_0_mp_rank_00_optim_states.pt")
     source = registry.open_catalog(pipeline)
     takes = {k: Take(e) for k, e in source.entries.items()}
-    write(deepspeed_pipeline.FORMAT, takes, source, tmp_path / "out")
+    write(pipeline_format.FORMAT, takes, source, tmp_path / "out")
     names = sorted(p.name for p in (tmp_path / "out").rglob("*.pt"))
     assert names == [
         "layer_00-model_00-model_states.pt",
@@ -122,9 +124,7 @@ def test_no_optimizer_file_is_ever_written(pipeline, tmp_path):
 
 def test_the_rank_file_is_what_deepspeed_asks_for(pipeline, tmp_path):
     source = registry.open_catalog(pipeline)
-    write(
-        deepspeed_pipeline.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out"
-    )
+    write(pipeline_format.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out")
     state = torch.load(tmp_path / "out/global_step0/mp_rank_00_model_states.pt", weights_only=True)
     assert state["module"] is None
     assert (state["dp_world_size"], state["mp_world_size"]) == (1, 1)
@@ -134,7 +134,7 @@ def test_the_rank_file_is_what_deepspeed_asks_for(pipeline, tmp_path):
 def test_keys_without_a_layer_number_are_refused(tmp_path, key):
     source = source_of({key: torch.ones(1)}, tmp_path / "in.safetensors")
     with pytest.raises(UsageError, match="begin with a layer's number"):
-        deepspeed_pipeline.FORMAT.lay_out({key: Take(source.entries[key])}, source, WriteOptions())
+        pipeline_format.FORMAT.lay_out({key: Take(source.entries[key])}, source, WriteOptions())
 
 
 def test_a_module_in_the_rank_file_is_the_model(tmp_path):
@@ -155,4 +155,4 @@ def test_several_ranks_of_a_module_are_refused(tmp_path):
     for i in (0, 1):
         torch.save({"module": {"w": torch.ones(1)}}, tmp_path / f"mp_rank_0{i}_model_states.pt")
     with pytest.raises(InputError, match="2 tensor-parallel ranks"):
-        deepspeed.FORMAT.open(tmp_path)
+        module.FORMAT.open(tmp_path)

@@ -7,12 +7,12 @@ import struct
 
 import pytest
 import torch
-from formats.torch_samples import assert_same, state_dict, write
+from formats.torch.samples import assert_same, state_dict, write
 
 from remap.errors import Damaged, Hostile, NotACheckpoint
 from remap.expr import Take
 from remap.expr.blocks import evaluate
-from remap.formats.torch_zip import is_torch, read, rewrite
+from remap.formats.torch.file import is_torch, read, rewrite
 
 
 def save(value, path, protocol=2):
