@@ -29,6 +29,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon/hf": ("FalconForCausalLM", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2}),
     "gpt2/hf": ("GPT2LMHeadModel", {"vocab_size": 64, "n_embd": 24, "n_layer": 12, "n_head": 4}),
     "bert/hf": ("BertForMaskedLM", SIZES),
+    "vit/hf5": ("ViTForImageClassification", TOWER),
     "clip/hf": ("CLIPModel", {"text_config": SIZES, "vision_config": TOWER}),
 }
 """Layout -> the class whose keys it describes, and a small model's settings."""
