@@ -25,6 +25,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "opt/hf": ("OPTForCausalLM", {**SIZES, "ffn_dim": 40, "word_embed_proj_dim": 8}),
     "llama/hf": ("LlamaForCausalLM", {**GROUPED, "head_dim": 10}),
     "mixtral/hf5": ("MixtralForCausalLM", {**GROUPED, "num_local_experts": 12}),
+    "qwen2moe/hf5": ("Qwen2MoeForCausalLM", {**GROUPED, "num_experts": 12, "moe_intermediate_size": 8}),
     "bloom/hf": ("BloomForCausalLM", {"vocab_size": 64, "hidden_size": 24, "n_layer": 12, "n_head": 4}),
     "falcon/hf": ("FalconForCausalLM", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2}),
     "gpt2/hf": ("GPT2LMHeadModel", {"vocab_size": 64, "n_embd": 24, "n_layer": 12, "n_head": 4}),
@@ -45,6 +46,8 @@ PARAMS = {
     "embed": "8",
     "positions": "66",
     "types": "2",
+    "shared": "8",
+    "dense": "16",
 }
 BETWEEN = [n for n in available() if load(n).source_layout and load(n).target_layout]
 
