@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remap.errors import PackError
-from remap.packs.yaml_source import read_yaml
+from remap.packs.language.yaml_source import read_yaml
 
 
 def test_lines_are_known() -> None:
