@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_NUMBER = re.compile(r"(?<![0-9A-Za-z_])(?:0|[1-9][0-9]{0,17})(?![0-9A-Za-z_])")
+_NUMBER = re.compile(r"(?<![0-9A-Za-z_\[,])(?:0|[1-9][0-9]{0,17})(?![0-9A-Za-z_\],])")
+"""Numbers that are whole words; those of a shape, ``f16[8,8]``, are not: other shapes are other lines."""
+
 """As packs count: with a leading zero, or longer, it is text."""
 
 Shape = tuple[tuple[str, ...], ...]

@@ -49,3 +49,8 @@ def test_a_number_with_leading_zeros_is_text() -> None:
 def test_a_number_too_long_to_count_is_text() -> None:
     key = f"layers.{'1' * 5000}.weight"
     assert [line.cells for line in collapse([(key,)])] == [(key,)]
+
+
+def test_other_shapes_are_other_lines():
+    rows = [("a.0", "f16[8,16]"), ("a.1", "f16[16,8]"), ("a.2", "f16[8,16]")]
+    assert collapse(rows) == [Line(("a.{0,2}", "f16[8,16]"), 2), Line(("a.1", "f16[16,8]"), 1)]
