@@ -7,7 +7,6 @@ headers and the small pickles are read. Source: torch ``distributed/checkpoint/f
 
 from __future__ import annotations
 
-import mmap
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from zlib import crc32
 
 from remap.errors import Damaged, Hostile, InputError
 from remap.formats.dcp.metadata import Item
+from remap.formats.slices import FileBytes
 from remap.formats.torch.container import Archive, read_window
 from remap.formats.torch.state import is_row_major
 from remap.pickles.graph import plain
@@ -42,7 +42,7 @@ class Items:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._maps: dict[str, mmap.mmap] = {}
+        self._files: dict[str, FileBytes] = {}
         self._stack = ExitStack()
         self._walked: dict[bytes, _Pickle] = {}
 
@@ -51,7 +51,7 @@ class Items:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        self._maps.clear()
+        self._files.clear()
 
     def tensor(self, item: Item, spec: TensorSpec, name: str) -> Location:
         """Where the bytes of a tensor item lie. Raises Damaged where it isn't a tensor of ``spec``."""
@@ -85,7 +85,7 @@ class Items:
 
     def _open(self, item: Item, name: str) -> tuple[Archive, _Pickle]:
         path = self._folder / item.file
-        archive = read_window(path, self._map(item.file, name), item.offset, item.nbytes)
+        archive = read_window(path, self._file(item.file, name), item.offset, item.nbytes)
         if "data.pkl" not in archive.records:
             raise Damaged(f"the item at byte {item.offset} is no torch file", where=f"{path}: {name}")
         stream = self._read(item, archive, "data.pkl", name)
@@ -104,25 +104,22 @@ class Items:
     def _read(self, item: Item, archive: Archive, record: str, name: str) -> bytes:
         """The bytes of a small record, its checksum compared."""
         found = archive.records[record]
-        data = self._map(item.file, name)[found.offset : found.offset + found.nbytes]
+        data = self._file(item.file, name)[found.offset : found.offset + found.nbytes]
         if crc32(data) != found.crc32:
             raise Damaged(f"record {record} does not have its checksum", where=f"{archive.path}: {name}")
         return data
 
-    def _map(self, file: str, name: str) -> mmap.mmap:
-        if file not in self._maps:
-            if len(self._maps) >= OPEN_FILES:
+    def _file(self, file: str, name: str) -> FileBytes:
+        if file not in self._files:
+            if len(self._files) >= OPEN_FILES:
                 self.__exit__()
             path = self._folder / file
             try:
-                f = self._stack.enter_context(path.open("rb"))
-                self._maps[file] = self._stack.enter_context(
-                    mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-                )
+                self._files[file] = self._stack.enter_context(FileBytes(path))
             except FileNotFoundError:
                 raise Damaged(
                     f"the file is missing; it holds {name!r} and maybe more", where=path, remedy="fetch it"
                 ) from None
-            except ValueError:
-                raise Damaged("the file is empty", where=path, remedy="fetch it again") from None
-        return self._maps[file]
+            if not len(self._files[file]):
+                raise Damaged("the file is empty", where=path, remedy="fetch it again")
+        return self._files[file]

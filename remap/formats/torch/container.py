@@ -13,7 +13,6 @@ central directory, 4.3.14-16 end records, 4.5.3 zip64 field).
 
 from __future__ import annotations
 
-import mmap
 import struct
 import zlib
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from stat import S_ISREG
 from typing import NamedTuple
 
 from remap.errors import Damaged, Hostile, InputError, NotACheckpoint
+from remap.formats.slices import FileBytes
 
 U16, U32 = 0xFFFF, 0xFFFFFFFF
 MAX_RECORDS = 4_000_000
@@ -95,14 +95,14 @@ def read_archive(path: Path) -> Archive:
     with path.open("rb") as f:
         if f.read(4) != b"PK\x03\x04":
             raise NotACheckpoint("not a zip file", where=path)
-        with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _Reader(path, data).read()
+    with FileBytes(path) as data:
+        return _Reader(path, data).read()
 
 
-def read_window(path: Path, data: mmap.mmap, start: int, nbytes: int) -> Archive:
+def read_window(path: Path, data: FileBytes, start: int, nbytes: int) -> Archive:
     """Read the headers of the zip that ``nbytes`` from byte ``start`` of ``path`` are.
 
-    data  the whole file, mapped
+    data  the whole file
 
     Offsets in the archive are those of the file. Raises as ``read_archive`` does.
     """
@@ -120,9 +120,9 @@ def read_window(path: Path, data: mmap.mmap, start: int, nbytes: int) -> Archive
 
 
 class Window:
-    """A stretch of a mapped file, counted from 0; slices of it are bytes."""
+    """A stretch of a file, counted from 0; slices of it are bytes."""
 
-    def __init__(self, data: mmap.mmap, start: int, nbytes: int):
+    def __init__(self, data: FileBytes, start: int, nbytes: int):
         self._data = data
         self._start = start
         self._nbytes = nbytes
@@ -143,7 +143,7 @@ class Window:
 class _Reader:
     """One pass over end records, central directory and local headers."""
 
-    def __init__(self, path: Path, data: mmap.mmap | Window):
+    def __init__(self, path: Path, data: FileBytes | Window):
         self.path = path
         self.data = data
 
