@@ -6,8 +6,18 @@ import contextlib
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+NEEDS_DATA = ("test_hostile.py", "test_lost_head.py")
+"""What has nothing to run on without the corpus; the rest has a sample of it in tests/data."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what would only be skipped."""
+    return True if collection_path.name in NEEDS_DATA and config.getoption("--data") is None else None
+
 
 Cli = Callable[..., tuple[int, str, str]]
 
