@@ -20,7 +20,7 @@ from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import Report
 from remap.audits.suggest.asked import asked
-from remap.audits.target import Target, lone_index, open_target
+from remap.audits.target import Target, open_target
 from remap.checkpoint import Checkpoint
 from remap.types import Entry
 
@@ -58,8 +58,7 @@ def audit(
     The other arguments are those of ``plan``.
     """
     packs, again = [rules] if isinstance(rules, (str, Path)) else list(rules), tuple(again)
-    index = lone_index(Path(source)) if isinstance(source, (str, Path)) else None
-    found = index or catalog(source, at=at)
+    found = catalog(source, at=at)
     made = None
     if packs or dtype:
         made = plan(found, packs, inverse=inverse, params=params, dtype=dtype, again=again)

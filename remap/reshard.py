@@ -113,13 +113,7 @@ def find_checkpoint(path: Path) -> Checkpoint:
             where=path,
             remedy="reshard knows those only; `remap convert --to` writes other formats",
         )
-    if len(found) > 1:
-        raise InputError(
-            f"{len(found)} checkpoints are here, and which one is meant is not to be guessed",
-            where=path,
-            problems=[p.name for p in found],
-            remedy="point at a file of the one that you mean",
-        )
+    registry.check_one([p.name for p in found], path)
     return read_checkpoint(found[0])
 
 

@@ -63,15 +63,6 @@ def from_catalog(catalog: Catalog) -> Target:
     )
 
 
-def lone_index(path: Path) -> Catalog | None:
-    """The names in a Hugging Face index that came without any of its shards; None for anything else.
-
-    A conversion refuses it, for an audit it is a list of names.
-    """
-    keys = registry.get("keys")
-    return keys.open(path) if path.name.endswith(".index.json") and keys.find(path) else None
-
-
 def as_catalog(target: Target) -> Catalog:
     """A target as a catalog without locations, for its key list."""
     if target.catalog is not None:
@@ -117,7 +108,7 @@ def open_target(
     if path.exists():
         if _config_only(path):
             return _opener("config")(text)
-        return from_catalog(lone_index(path) or registry.open_catalog(path, at=at))
+        return from_catalog(registry.open_catalog(path, at=at))
     if ":" in text:
         return _opener("function")(text)
     if text in available_layouts():

@@ -6,7 +6,8 @@ Both directions are checked: a key that no shard has, and a shard's key that the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 
@@ -120,13 +121,16 @@ def split_shards(tensors: Mapping[str, Expr], limit: int | None) -> list[dict[st
     return groups
 
 
-def shard_name(stem: str, suffix: str, number: int, count: int) -> str:
-    """``model-00001-of-00002.safetensors``; plain ``model.safetensors`` where there is one only."""
-    return f"{stem}{suffix}" if count == 1 else f"{stem}-{number:05d}-of-{count:05d}{suffix}"
+def name_shards(name: str, groups: Sequence[Mapping[str, Expr]]) -> dict[str, Mapping[str, Expr]]:
+    """File name -> its tensors: ``name`` for one group, else ``model-00001-of-00002.safetensors``, ..."""
+    if len(groups) == 1:
+        return {name: groups[0]}
+    stem, suffix = os.path.splitext(name)
+    return {f"{stem}-{i:05d}-of-{len(groups):05d}{suffix}": group for i, group in enumerate(groups, 1)}
 
 
 def index_file(name: str, groups: Mapping[str, Mapping[str, Expr]]) -> OutFile:
-    """The index over shards (file name -> its tensors), ``total_size`` in bytes of tensor data."""
+    """The index of ``name`` over its shards (file name -> tensors); ``total_size`` is bytes of tensors."""
     total = sum(e.spec.nbytes for g in groups.values() for e in g.values())
     weight_map = {key: shard for shard, group in groups.items() for key in group}
     document = {
@@ -134,4 +138,4 @@ def index_file(name: str, groups: Mapping[str, Mapping[str, Expr]]) -> OutFile:
         "weight_map": dict(sorted(weight_map.items())),
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    return OutFile(name, (Literal(text + b"\n"),))
+    return OutFile(f"{name}.index.json", (Literal(text + b"\n"),))

@@ -5,7 +5,7 @@ Adding a format is one module with a FORMAT, and its line here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -63,18 +63,23 @@ def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
         found = find(path)
         if not found:
             raise NotACheckpoint(describe(path), where=path)
-        if len(found) > 1:
-            raise InputError(
-                f"{len(found)} checkpoints are here, and which one is meant is not to be guessed",
-                where=path,
-                problems=[f"{f.name}: {root}" for f, root in found],
-                remedy="point at a file of the one that you mean",
-            )
+        check_one([f"{f.name}: {root}" for f, root in found], path)
         return replace(found[0][0].open(found[0][1], at=at), asked=path, at=at)
     except PermissionError as e:
         raise InputError("no permission to read it", where=e.filename or path) from None
     except OSError as e:
         raise InputError(f"can't be read: {e.strerror or e}", where=e.filename or path) from None
+
+
+def check_one(found: Sequence[str], path: Path) -> None:
+    """Raise InputError, naming all, where several checkpoints are found at ``path``."""
+    if len(found) > 1:
+        raise InputError(
+            f"{len(found)} checkpoints are here, and which one is meant is not to be guessed",
+            where=path,
+            problems=found,
+            remedy="point at a file of the one that you mean",
+        )
 
 
 def find(path: Path) -> list[tuple[Format, Path]]:

@@ -13,7 +13,6 @@ tensor is aligned and a rename is one long sequential read.
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from remap.errors import Damaged, Hostile, NotACheckpoint, UsageError
 from remap.expr import Expr, takes
 from remap.formats.base import Literal, OutFile, TensorBytes, WriteOptions
 from remap.formats.companions import companions, read_config
+from remap.formats.families import check_family, family, firsts
 from remap.formats.foreign import describe
 from remap.formats.index import (
     Index,
@@ -34,15 +34,14 @@ from remap.formats.index import (
     check_shards_exist,
     has_shards,
     index_file,
+    name_shards,
     read_index,
-    shard_name,
     split_shards,
 )
 from remap.types import Catalog, Entry, Location, TensorSpec
 
 HEADER_LIMIT = 100_000_000
-INDEX = "model.safetensors.index.json"
-_FAMILY = re.compile(r"(.+)-(\d{5,6})-of-(\d{5,6})\.safetensors")
+_FAMILY = re.compile(r"(?P<stem>.+)-(?P<number>\d{5,6})-of-(?P<count>\d{5,6})(?P<suffix>\.safetensors)")
 _METADATA = "__metadata__"
 
 
@@ -58,7 +57,7 @@ class Safetensors:
             indexes = sorted(path.glob("*.safetensors.index.json"))
             listed = {shard for i in indexes for shard in read_index(i).shards}
             rest = [p for p in sorted(path.glob("*.safetensors")) if p not in listed]
-            return [*indexes, *_first_of_family(rest)]
+            return [*indexes, *firsts(rest, _FAMILY)]
         if path.name.endswith(".safetensors.index.json"):
             return [path] if has_shards(path) else []
         if not looks_like_safetensors(path):
@@ -66,7 +65,7 @@ class Safetensors:
         indexes = [
             i for i in sorted(path.parent.glob("*.safetensors.index.json")) if path in read_index(i).shards
         ]
-        return indexes[:1] or _first_of_family(_family(path))
+        return indexes[:1] or firsts(family(path, _FAMILY), _FAMILY)
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
         """Read the headers of every shard. Raises Damaged or Hostile."""
@@ -75,9 +74,9 @@ class Safetensors:
         index = read_index(path) if path.name.endswith(".index.json") else None
         if index is not None:
             check_shards_exist(index)
-        files = index.shards if index else _family(path)
+        files = index.shards if index else family(path, _FAMILY)
         if index is None:
-            _check_family(files)
+            check_family(files, _FAMILY)
         return _catalog(path, files, index)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
@@ -97,13 +96,10 @@ class Safetensors:
                 remedy="rename it, or write a torch file (--to torch)",
             )
         metadata = {"format": "pt", **source.metadata}
-        groups = split_shards(_in_file_order(tensors), options.shard_size)
-        stem, suffix = os.path.splitext(options.name or "model.safetensors")
-        names = [shard_name(stem, suffix, i, len(groups)) for i in range(1, len(groups) + 1)]
-        files = [_out_file(n, g, metadata) for n, g in zip(names, groups, strict=True)]
-        if len(groups) > 1:
-            files.append(index_file(f"{stem}{suffix}.index.json", dict(zip(names, groups, strict=True))))
-        return files
+        name = options.name or "model.safetensors"
+        shards = name_shards(name, split_shards(_in_file_order(tensors), options.shard_size))
+        files = [_out_file(n, group, metadata) for n, group in shards.items()]
+        return files if len(files) == 1 else [*files, index_file(name, shards)]
 
 
 FORMAT = Safetensors()
@@ -119,41 +115,6 @@ def looks_like_safetensors(path: Path) -> bool:
         return False
     (length,) = struct.unpack("<Q", head[:8])
     return length < 1 << 40 and head[8:].lstrip()[:1] == b"{"
-
-
-def _family(path: Path) -> list[Path]:
-    """All shards ``stem-0000i-of-0000n.safetensors`` beside ``path``, or ``path`` alone."""
-    member = _FAMILY.fullmatch(path.name)
-    if member is None:
-        return [path]
-    return sorted(
-        p
-        for p in path.parent.glob("*.safetensors")
-        if (other := _FAMILY.fullmatch(p.name)) and (other[1], other[3]) == (member[1], member[3])
-    )
-
-
-def _first_of_family(paths: list[Path]) -> list[Path]:
-    firsts: dict[object, Path] = {}
-    for p in paths:
-        member = _FAMILY.fullmatch(p.name)
-        firsts.setdefault((member[1], member[3]) if member else p.name, p)
-    return list(firsts.values())
-
-
-def _check_family(files: list[Path]) -> None:
-    member = _FAMILY.fullmatch(files[0].name)
-    if member is None:
-        return
-    there = {int(m[2]) for p in files if (m := _FAMILY.fullmatch(p.name))}
-    missing = [n for n in range(1, int(member[3]) + 1) if n not in there]
-    if missing:
-        raise Damaged(
-            f"{len(missing)} of {int(member[3])} shards are missing",
-            where=files[0].parent,
-            problems=[f"{member[1]}-{n:0{len(member[2])}d}-of-{member[3]}.safetensors" for n in missing],
-            remedy="fetch the missing files into the same folder",
-        )
 
 
 def _catalog(path: Path, files: list[Path], index: Index | None) -> Catalog:

@@ -84,13 +84,6 @@ class Arguments:
             raise self.wrong(name, f"one of {', '.join(choices)}")
         return value
 
-    def flag(self, name: str) -> bool:
-        """True or false; false where it is absent."""
-        value = self._get(name)
-        if value is not None and not isinstance(value, bool):
-            raise self.wrong(name, "true or false")
-        return bool(value)
-
     def size(self, name: str) -> Arithmetic:
         """A size: a number, a parameter, or arithmetic on parameters."""
         found = self.maybe_size(name)

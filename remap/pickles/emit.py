@@ -19,8 +19,6 @@ from remap.pickles.text import PYTHON2, encode_text
 BATCH = 1000
 """Items between two marks, as CPython batches them."""
 
-EMPTY_HOOKS = Call("reduce", Global("collections", "OrderedDict"), ())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewTensor:

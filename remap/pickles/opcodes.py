@@ -23,7 +23,7 @@ from remap.pickles.nodes import (
     nested_class,
 )
 
-U1, U2, U4, U8 = (struct.Struct(f) for f in ("<B", "<H", "<I", "<Q"))
+U1, U4, U8 = (struct.Struct(f) for f in ("<B", "<I", "<Q"))
 I4 = struct.Struct("<i")
 F8 = struct.Struct(">d")
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import xxhash
 from zlib_ng.zlib_ng import crc32  # fifteen times the speed of zlib's, which would halve a copy's
 
-from remap.errors import Damaged
 from remap.expr import blocks
 from remap.formats.base import CopiedBytes, Literal, Part, TensorBytes
-from remap.stream.read import BUFFER, Sources, read_runs
+from remap.stream.read import BUFFER, Sources, belied, read_runs
 from remap.stream.work import Piece, Task, runs_of
 
 Progress = Callable[[int], None]
@@ -46,13 +45,9 @@ class Sum:
 
     def check(self) -> None:
         """Raise Damaged where the source's own checksum disagrees with its bytes."""
-        if self._expected is not None and self._crc != self._expected:
+        if self._expected is not None and self.crc != self._expected:
             file, name = _origin(self._part)
-            raise Damaged(
-                f"the bytes have CRC-32 {self._crc:08x}, the file says {self._expected:08x}",
-                where=f"{file}: {name}",
-                remedy="the file is damaged; fetch or save it again",
-            )
+            raise belied(self.crc, self._expected, f"{file}: {name}")
 
 
 def _expected_crc(part: Part) -> int | None:

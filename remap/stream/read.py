@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from remap.errors import Damaged
 from remap.expr import Expr, blocks, ranges
 from remap.stream.copies import read_copies
 from remap.stream.gather import ended, gather
@@ -15,6 +16,15 @@ BUFFER = 1 << 20
 fastest: 4 MiB took twice the time of 1 MiB."""
 
 OPEN_FILES = 64
+
+
+def belied(found: int, said: int, where: object) -> Damaged:
+    """The error for bytes that don't have the CRC-32 which their file gives."""
+    return Damaged(
+        f"the bytes have CRC-32 {found:08x}, the file says {said:08x}",
+        where=where,
+        remedy="the file is damaged; fetch or save it again",
+    )
 
 
 class Sources:

@@ -13,7 +13,7 @@ from zlib_ng.zlib_ng import crc32
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
 from remap.expr import Concat, Expr, Permute, Reshape, Same, Slice, Take, ranges
-from remap.stream.read import BUFFER, Sources, read_expr, read_runs
+from remap.stream.read import BUFFER, Sources, belied, read_expr, read_runs
 from remap.stream.run import MEMORY
 from remap.types import Derived, Entry, Location, TensorSpec
 
@@ -52,11 +52,7 @@ def _read(entry: Entry, runs: list[ranges.Run]) -> bytearray:
             filled += len(piece)
     where = entry.location
     if where is not None and where.crc32 not in (None, crc):
-        raise Damaged(
-            f"the bytes have CRC-32 {crc:08x}, the file says {where.crc32:08x}",
-            where=f"{where.file}: {entry.key}",
-            remedy="the file is damaged; fetch or save it again",
-        )
+        raise belied(crc, where.crc32, f"{where.file}: {entry.key}")
     return data
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from remap.errors import Damaged, Hostile, NotACheckpoint
+from remap.formats.foreign import describe
 from remap.formats.torch.container import (
     TORCHSCRIPT,
     TORCHSCRIPT_REMEDY,
@@ -72,21 +73,17 @@ def read(
         with no_gc():
             contents, opaque = read_legacy(path, keep_suspicious)
             return make_file(contents, opaque, at, state_dict)
-    raise NotACheckpoint(_what_it_is(head), where=path)
+    raise NotACheckpoint(_what_it_is(path, head), where=path)
 
 
-def _what_it_is(head: bytes) -> str:
-    if not head:
-        return "the file is empty: its download or its save did not finish"
+def _what_it_is(path: Path, head: bytes) -> str:
     if head[8:9] == b"{" and head[7:8] == b"\0":
         return "not a torch file but safetensors: name it .safetensors"
     if b"ustar" in head[257:263]:
         return "a tar archive, as torch before 0.1.10 wrote them: load and save it again with torch 1.x"
     if head[:1] == b"\x80":
         return "a plain pickle, not a torch file: remap reads what torch.save writes"
-    if head.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer, not the file itself: run `git lfs pull`"
-    return "not a torch file"
+    return f"not a torch file: {describe(path)}"
 
 
 def read_zip(path: Path, keep_suspicious: bool = False) -> tuple[Contents, tuple[str, ...]]:

@@ -16,13 +16,14 @@ from remap.errors import Damaged, UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
+from remap.formats.families import check_family, family, firsts
 from remap.formats.index import (
     check_index,
     check_shards_exist,
     has_shards,
     index_file,
+    name_shards,
     read_index,
-    shard_name,
     split_shards,
 )
 from remap.formats.torch.emit import check_names, emit
@@ -60,13 +61,13 @@ class Torch:
         for index in sorted(path.parent.glob("*.index.json")):
             if _INDEX.fullmatch(index.name) and path in read_index(index).shards:
                 return [index]
-        return [_family(path)[0]]
+        return [family(path, _SHARD)[0]]
 
     def open(self, path: Path, *, at: str | None = None, keep_suspicious: bool = False) -> Catalog:
         """Read the pickle of every file. Raises NotACheckpoint, Damaged, Hostile, UsageError."""
         if not _INDEX.fullmatch(path.name):
-            files = _family(path)
-            _check_family(files)
+            files = family(path, _SHARD)
+            check_family(files, _SHARD)
             return _catalog(path, files, at, keep_suspicious)
         index = read_index(path)
         check_shards_exist(index)
@@ -89,13 +90,8 @@ class Torch:
             fresh = options.under is not None
             return [emit(name, tensors, at=options.under) if fresh else _one_file(name, tensors, source)]
         check_names(tensors)
-        stem, dot, suffix = name.rpartition(".")
-        names = [
-            shard_name(stem or name, dot + suffix if stem else "", i + 1, len(groups))
-            for i in range(len(groups))
-        ]
-        files = [emit(n, group) for n, group in zip(names, groups, strict=True)]
-        return [*files, index_file(f"{name}.index.json", dict(zip(names, groups, strict=True)))]
+        shards = name_shards(name, groups)
+        return [*(emit(n, group) for n, group in shards.items()), index_file(name, shards)]
 
 
 def _one_file(name: str, tensors: Mapping[str, Expr], source: Catalog) -> OutFile:
@@ -126,39 +122,7 @@ def _find_in(folder: Path) -> list[Path]:
     listed = {shard for i in indexes for shard in read_index(i).shards}
     files = sorted(p for p in folder.iterdir() if p.suffix in SUFFIXES and p not in listed)
     files = [p for p in files if not _BESIDE.fullmatch(p.name) and (is_torch(p) or _is_broken(p))]
-    firsts = list(dict.fromkeys(_family(p)[0] for p in files))
-    return [*indexes, *firsts]
-
-
-def _family(path: Path) -> list[Path]:
-    """The shards that ``path`` is one of, by number; [path] where it is no shard."""
-    found = _SHARD.fullmatch(path.name)
-    if found is None:
-        return [path]
-    others = ((p, m) for p in path.parent.iterdir() if (m := _SHARD.fullmatch(p.name)) and _same(m, found))
-    return [p for p, _ in sorted(others, key=lambda x: x[1]["number"])]
-
-
-def _same(a: re.Match[str], b: re.Match[str]) -> bool:
-    return (a["stem"], a["count"], a["suffix"]) == (b["stem"], b["count"], b["suffix"])
-
-
-def _check_family(files: Sequence[Path]) -> None:
-    """Raise Damaged naming every number that is not there."""
-    found = _SHARD.fullmatch(files[0].name)
-    if found is None:
-        return
-    count = int(found["count"])
-    there = {p.name for p in files}
-    names = [shard_name(found["stem"], found["suffix"], n, count) for n in range(1, count + 1)]
-    missing = [n for n in names if n not in there]
-    if missing:
-        raise Damaged(
-            f"{len(missing)} of {count} shards are missing",
-            where=files[0].parent,
-            problems=missing,
-            remedy="fetch the missing files into the same folder",
-        )
+    return [*indexes, *firsts(files, _SHARD)]
 
 
 def _catalog(path: Path, files: Sequence[Path], at: str | None, keep_suspicious: bool) -> Catalog:
