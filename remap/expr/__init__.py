@@ -20,6 +20,7 @@ from remap.expr.nodes import (
     Take,
     takes,
 )
+from remap.expr.products import LowRank, Normed, Times
 
 __all__ = [
     "Affine",
@@ -27,7 +28,9 @@ __all__ = [
     "Concat",
     "Constant",
     "Expr",
+    "LowRank",
     "Normal",
+    "Normed",
     "Pad",
     "Permute",
     "Reshape",
@@ -35,5 +38,6 @@ __all__ = [
     "Slice",
     "Sum",
     "Take",
+    "Times",
     "takes",
 ]

@@ -33,13 +33,12 @@ from remap.expr.nodes import (
     Take,
     takes,
 )
+from remap.expr.products import Box, LowRank, Normed, Times
 from remap.expr.ranges import row_major
 from remap.types import Derived, Location, Span, TensorSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Box = tuple[tuple[int, int], ...]
 
 NEAR = 1 << 20
 """Bytes. A strided read fetches everything between its first and last element up to this size."""
@@ -100,11 +99,17 @@ def _cost(expr: Expr, box: Box) -> int:
     own = _nbytes(expr, box)
     if isinstance(expr, Sum):
         own += 3 * 8 * prod(b - a for a, b in box)  # total, part and new total in double precision
+    if isinstance(expr, (LowRank, Times, Normed)):
+        own += sum(_float_bytes(need) for need in (box, *expr.needs(box)))  # factors, product, scaled product
     return own + sum(
         _cost(child, need)
         for child, need in zip(expr.children, _needed(expr, box), strict=True)
         if need is not None
     )
+
+
+def _float_bytes(box: Box | None) -> int:
+    return 4 * prod(b - a for a, b in _need(box))
 
 
 def _needed(expr: Expr, box: Box) -> list[Box | None]:
@@ -115,6 +120,8 @@ def _needed(expr: Expr, box: Box) -> list[Box | None]:
         return [tuple(box[expr.dims.index(d)] for d in range(len(box)))]
     if isinstance(expr, (Cast, Same, Affine, Sum)):
         return [box for _ in expr.children]
+    if isinstance(expr, (LowRank, Times, Normed)):
+        return expr.needs(box)
     if isinstance(expr, Reshape):
         return [_rows_of(expr, box)]
     if isinstance(expr, Pad):
@@ -179,6 +186,9 @@ def _compute(expr: Expr, box: Box) -> Tensor:
         return _agreed(expr, box)
     if isinstance(expr, (Affine, Sum)):
         return _arithmetic(expr, [_compute(p, box) for p in expr.children])
+    if isinstance(expr, (LowRank, Times, Normed)):
+        parts = [_compute(p, _need(need)) for p, need in zip(expr.children, needs, strict=True)]
+        return expr.compute(box, parts)
     if isinstance(expr, Normal):
         return _normal(expr, box)
     if isinstance(expr, Constant):

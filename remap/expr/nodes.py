@@ -12,6 +12,8 @@ Affine    every element times a number, plus a number
 Sum       parts added element by element
 Constant  a new tensor of one value
 Normal    a new tensor of random values, the same for the same seed
+
+Those that multiply lie in ``products``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Union
 
 from remap.dtypes import DType
 from remap.errors import UsageError
+from remap.expr.products import LowRank, Normed, Times
 from remap.types import Entry, TensorSpec
 
 
@@ -268,7 +271,23 @@ class Normal:
         return ()
 
 
-Expr = Union[Take, Slice, Concat, Reshape, Permute, Cast, Pad, Same, Affine, Sum, Constant, Normal]
+Expr = Union[
+    Take,
+    Slice,
+    Concat,
+    Reshape,
+    Permute,
+    Cast,
+    Pad,
+    Same,
+    Affine,
+    Sum,
+    Constant,
+    Normal,
+    LowRank,
+    Times,
+    Normed,
+]
 
 
 def _set(node: Expr, dtype: DType, shape: tuple[int, ...]) -> None:
