@@ -67,19 +67,17 @@ def _holds_weights(path: Path) -> bool:
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset[int] = frozenset()) -> None:
     """Aligned columns on stdout, without frames; ``right`` are the columns that end on one line."""
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len  # letters that take two places
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, name in enumerate(header):
-        grid.add_column(name, justify="right" if i in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    console = out()
-    with console.capture() as caught:
-        console.print(grid)
-    for line in caught.get().splitlines():
-        click.echo(line.rstrip())
+    lines = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        cells = []
+        for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            space = " " * (width - cell_len(cell))
+            cells.append(space + cell if i in right else cell + space)
+        text = "  ".join(cells).rstrip()
+        click.echo(text if number else click.style(text, bold=True))
 
 
 def size(nbytes: int) -> str:

@@ -222,7 +222,7 @@ def _parts(node: Node) -> list[Node]:
 
 
 def _unknown(node: Node, struct: type[msgspec.Struct], file: str) -> Iterator[str]:
-    known = [f.encode_name for f in msgspec.structs.fields(struct)]
+    known = list(struct.__struct_encode_fields__)
     for name in node.mapping:
         if name not in known:
             what = struct.__name__.removeprefix("Raw").lower()
