@@ -63,6 +63,7 @@ def plan(
     dtype: str | None = None,
     again: Iterable[str] = (),
     at: str | None = None,
+    tolerant: bool = False,
 ) -> Plan:
     """What a conversion would do, key by key; no packs give the identity.
 
@@ -71,6 +72,7 @@ def plan(
     params   values of the packs' parameters, by name
     dtype    cast floating-point tensors to this type
     again    rules that may be applied to names that they already made
+    tolerant what a conversion would refuse is among the plan's ``troubles`` instead of raised
     """
     found = catalog(source, at=at)
     left = receipts.find(found)
@@ -82,6 +84,7 @@ def plan(
         remembered={s.pack: s.params for s in left.steps} if left else {},
         again=frozenset(again),
         cast=_cast(dtype),
+        tolerant=tolerant,
     )
 
 

@@ -61,7 +61,7 @@ def audit(
     found = catalog(source, at=at)
     made = None
     if packs or dtype:
-        made = plan(found, packs, inverse=inverse, params=params, dtype=dtype, again=again)
+        made = plan(found, packs, inverse=inverse, params=params, dtype=dtype, again=again, tolerant=True)
     target = open_target(
         against.catalog if isinstance(against, Checkpoint) else against,
         offered=(Entry(o.key, o.expr.spec) for o in made.outputs) if made else found.entries.values(),

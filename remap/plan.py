@@ -1,12 +1,13 @@
 """Catalog + packs + parameters -> the plan: every output key, its expression, its rule; every drop.
 
-    make_plan(catalog, packs, *, inverse, params, remembered, again, cast, partial) -> Plan
+    make_plan(catalog, packs, *, inverse, params, remembered, again, cast, partial, tolerant) -> Plan
 
 ``packs`` compose in order; ``inverse`` runs them in reverse order, each undone. Without packs the plan is
 the identity. ``params`` are the user's (``-p``), ``remembered`` what a source's receipt says of each pack
 (``{pack: {param: value}}``: the ``params`` of its steps). ``again`` names rules that may be applied to
 keys that look converted already. ``cast`` changes floats only. ``partial`` keys (an example) need not make
-every rule fire. Entries without a location (a key list) plan as well. Raises UsageError, PlanError.
+every rule fire. A ``tolerant`` plan is for an audit: what a conversion would refuse is among its troubles.
+Entries without a location (a key list) plan as well. Raises UsageError, PlanError.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from remap.expr import Cast, Expr, Take, takes
 from remap.packs.applying.compose import After, Applied, Run
 from remap.packs.applying.gather import Made
 from remap.packs.applying.params import Given, check_explicit
+from remap.packs.applying.trouble import Trouble, Troubles
 from remap.packs.language.pack import Direction, Pack, Rule
 from remap.packs.language.schema import suggestion
 from remap.packs.matching.keyset import KeySet
@@ -70,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The compiled conversion."""
+    """The compiled conversion. One with ``troubles`` is for reading, not for running."""
 
     catalog: Catalog
     outputs: tuple[Output, ...]
@@ -78,6 +80,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
     cast: DType | None = None
+    troubles: tuple[Trouble, ...] = ()
 
     @cached_property
     def nbytes(self) -> int:
@@ -125,10 +128,11 @@ def make_plan(
     again: Iterable[str] = (),
     cast: DType | None = None,
     partial: bool = False,
+    tolerant: bool = False,
 ) -> Plan:
     """Compile the conversion of ``catalog`` by ``packs``. Raises UsageError, PlanError."""
     with _uncollected():
-        return _make(catalog, packs, inverse, params, remembered, again, cast, partial)
+        return _make(catalog, packs, inverse, params, remembered, again, cast, partial, tolerant)
 
 
 @contextmanager
@@ -159,6 +163,7 @@ def _make(
     again: Iterable[str],
     cast: DType | None,
     partial: bool,
+    tolerant: bool,
 ) -> Plan:
     chain = tuple(packs)
     check_explicit(chain, params or {})
@@ -166,10 +171,11 @@ def _make(
     _check_again(chain, twice)
     direction: Direction = "inverse" if inverse else "forward"
     table = _Table(catalog)
+    troubles = Troubles(tolerant)
     runs: list[list[Applied]] = []
     for pack in reversed(chain) if inverse else chain:
         given = Given(params or {}, (remembered or {}).get(pack.name, {}), catalog.config)
-        runs.append(Run(pack, direction, given, twice, partial).on(table))
+        runs.append(Run(pack, direction, given, twice, partial, troubles).on(table))
     return Plan(
         catalog=catalog,
         outputs=tuple(table.outputs(cast)),
@@ -177,6 +183,7 @@ def _make(
         steps=tuple(_step(run) for run in runs),
         notes=tuple(note for run in runs for note in _notes(run)),
         cast=cast,
+        troubles=tuple(troubles.found.values()),
     )
 
 

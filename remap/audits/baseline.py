@@ -62,7 +62,7 @@ def is_pardonable(category: str) -> bool:
     return category not in UNPARDONABLE
 
 
-UNPARDONABLE = frozenset(
-    {"zero-overlap", "collision", "expectation", "coverage", "expired-waiver", "unused-waiver"}
-)
+ALWAYS = frozenset({"zero-overlap", "collision", "no-rule", "unfit-rule"})
+"""Categories that fail whatever a policy says."""
+UNPARDONABLE = ALWAYS | {"expectation", "coverage", "expired-waiver", "unused-waiver"}
 """About the whole: there is nothing in them to get used to."""

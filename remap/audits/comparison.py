@@ -6,11 +6,12 @@ key is explained once. The other fields never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from remap.audits.target import Target, names_only
+from remap.packs.applying.trouble import Trouble
 from remap.plan import Output, Plan
 from remap.types import Catalog, TensorSpec
 
@@ -78,6 +79,10 @@ class Comparison:
         """The rules that made the name; empty where nothing was planned."""
         output = self.outputs.get(key)
         return output.rule if output else ""
+
+    def troubles(self, kind: str) -> Iterator[Trouble]:
+        """What a conversion would refuse, of one kind."""
+        return (t for t in (self.plan.troubles if self.plan else ()) if t.kind == kind)
 
     def claim(self, keys: Iterable[str]) -> None:
         """These are explained."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Union
 import msgspec
 
 from remap.audits import registry
+from remap.audits.baseline import ALWAYS
 from remap.audits.finding import LEVELS
 from remap.audits.policy import STRICT, Count, Custom, Pattern, Policy, Waiver
 from remap.errors import PackError, UsageError
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 VERSION = 1
 _RANGE = re.compile(r"(\d+)\.\.(\d*)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-ALWAYS = frozenset({"zero-overlap", "collision"})
-"""Categories that fail whatever the policy says."""
 
 
 class RawWaiver(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -14,6 +14,8 @@ from remap.audits.category import Category
 MODULES = (
     "whole.zero_overlap",
     "whole.collision",
+    "whole.no_rule",
+    "whole.unfit_rule",
     "shared.placeholder",
     "shared.shape",
     "shared.values",

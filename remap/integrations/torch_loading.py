@@ -106,7 +106,9 @@ def examine(
     named = None if dtype in (None, "model", "checkpoint") else dtype
     names = (rules,) if isinstance(rules, (str, Path)) else tuple(rules)
     packs = api.load_packs(names)
-    plan = api.plan(source, names, inverse=inverse, params=params, dtype=named, again=again, at=at)
+    plan = api.plan(
+        source, names, inverse=inverse, params=params, dtype=named, again=again, at=at, tolerant=True
+    )
     if dtype == "model":
         plan = _cast_to(plan, target)
     elif dtype is not None:

@@ -18,7 +18,7 @@ from remap.errors import UsageError
 from remap.reports.parts.groups import groups, specs, told
 from remap.reports.parts.picture import boxes as picture
 from remap.reports.parts.picture import height
-from remap.reports.parts.tree import Node, build
+from remap.reports.parts.tree import REMARKS, Node, build
 from remap.reports.text import coverage, verdict
 from remap.version import __version__
 
@@ -48,6 +48,7 @@ def render(report: Report) -> str:
         told=list(told(report)),
         lines=LINES,
         about=categories,
+        remarks=REMARKS,
         style=folder.joinpath("audit.css").read_text(encoding="utf-8"),
         script=folder.joinpath("audit.js").read_text(encoding="utf-8"),
         data=embedded(tree(root)),

@@ -61,8 +61,14 @@ def complain(
             where=pack.name,
             problems=[f"{keys[p]}: {pack.place(r)}: {what}" for p, r, what in outcome.faults],
         )
-    if not partial:
-        _silent(pack, rules, outcome, values)
+    lines = [] if partial else unfired(pack, rules, outcome, values)
+    if lines:
+        raise PlanError(
+            "rules that did not fire as they should",
+            where=pack.name,
+            problems=lines,
+            remedy="is this the right pack? a rule that may match nothing says optional: true",
+        )
 
 
 def _by_rule(
@@ -141,7 +147,8 @@ def _unbound(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolv
     )
 
 
-def _silent(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved) -> None:
+def unfired(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved) -> list[str]:
+    """The rules that did not fire as they should, one line each."""
     lines: list[str] = []
     for rule in rules:
         fired = outcome.fired[rule.id]
@@ -152,13 +159,7 @@ def _silent(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolve
             lines.append(f"{pack.place(rule)} matched no key: {texts}{_near_key(texts, outcome.keys)}")
         elif rule.expect is not None and (fired or not rule.optional):
             lines += _miscount(pack, rule, fired, values)
-    if lines:
-        raise PlanError(
-            "rules that did not fire as they should",
-            where=pack.name,
-            problems=lines,
-            remedy="is this the right pack? a rule that may match nothing says optional: true",
-        )
+    return lines
 
 
 def _miscount(pack: Pack, rule: Rule, fired: int, values: Resolved) -> list[str]:
@@ -179,15 +180,23 @@ def _near_key(text: str, keys: KeySet) -> str:
     return f"; nearest is {near[0]}" if near else ""
 
 
-def collisions(pack: Pack, made: Mapping[str, list[tuple[str, Rule]]]) -> RemapError:
-    """Several sources of one target."""
-    lines = [
-        f"{target}: from {' and '.join(f'{key} ({pack.place(rule)})' for key, rule in several)}"
+Collided = Mapping[str, list[tuple[str, Rule]]]
+"""Target -> the sources that would get it, each with its rule."""
+
+
+def collided(pack: Pack, made: Collided) -> dict[str, str]:
+    """Target -> which sources would get it, in words."""
+    return {
+        target: f"from {' and '.join(f'{key} ({pack.place(rule)})' for key, rule in several)}"
         for target, several in made.items()
-    ]
+    }
+
+
+def collisions(pack: Pack, made: Collided) -> RemapError:
+    """Several sources of one target."""
     return PlanError(
         "targets that more than one key would get",
         where=pack.name,
-        problems=lines,
+        problems=[f"{target}: {how}" for target, how in collided(pack, made).items()],
         remedy="rename or drop one of them",
     )

@@ -13,12 +13,13 @@ from typing import Protocol
 
 from remap.expr import Expr
 from remap.packs.applying.added import added
-from remap.packs.applying.complaints import collisions, complain
+from remap.packs.applying.complaints import collided, collisions, complain, unfired
 from remap.packs.applying.gather import Made, gather
 from remap.packs.applying.invert import rules_for
 from remap.packs.applying.params import Given, Resolved, check_counts, recall, resolve
 from remap.packs.applying.proof import prove
 from remap.packs.applying.stage import Outcome, apply
+from remap.packs.applying.trouble import PASSED, Troubles
 from remap.packs.applying.unwrap import NAME, rewrap_rules, unwrap_rules
 from remap.packs.language.pack import Direction, Pack, Rule, RuleStage, Stage, UnwrapStage, UseStage
 from remap.packs.matching.keyset import KeySet, Rows
@@ -68,6 +69,7 @@ class Run:
     given      parameters
     again      rules that may be applied twice
     partial    the keys are an example: rules need not fire
+    troubles   where what doesn't fit is collected, if it is tolerant, instead of raised
     """
 
     pack: Pack
@@ -75,6 +77,7 @@ class Run:
     given: Given
     again: frozenset[str] = frozenset()
     partial: bool = False
+    troubles: Troubles = field(default_factory=Troubles)
     applied: list[Applied] = field(default_factory=list)
 
     def on(self, table: Table) -> list[Applied]:
@@ -87,7 +90,7 @@ class Run:
         values = resolve(pack, table.keys, self.given, with_, lambda place: table.exprs[place].spec)
         self.applied.append(Applied(pack, self.direction, values))
         if not self.partial:
-            check_counts(pack, table.keys)
+            self.troubles.attempt(lambda: check_counts(pack, table.keys))
         for stage in _ordered(pack, self.direction):
             if isinstance(stage, UseStage) and not values.hold(stage.when):
                 continue
@@ -117,16 +120,44 @@ class Run:
         outcome = apply(bounds, before, self.again)
         converted = bool(outcome.unowned) and self._converted()
         blamed = self.pack if converted else pack
-        complain(blamed, rules, outcome, values, partial=self.partial, converted=converted)
-        made = gather(pack, outcome, table.exprs, values.numbers) if outcome.claimed else []
+        known = len(self.troubles.found)
+        tolerant = self.troubles.tolerant and not converted
+        if tolerant:
+            self._tolerate(pack, rules, outcome, values)
+        complain(blamed, rules, outcome, values, partial=self.partial or tolerant, converted=converted)
+        made = gather(pack, outcome, table.exprs, values.numbers, self.troubles) if outcome.claimed else []
         made += added(pack, rules, values, table.exprs)
         after = _after(outcome, made)
         if len(set(after.keys.keys)) != len(after.keys):
-            raise collisions(pack, _collided(after))
+            after = self._without_collisions(pack, after)
         specs = {c.place: table.exprs[c.place].spec for c in outcome.claimed}
         table.advance(after)
+        if len(self.troubles.found) > known:
+            return  # there is no way back from what did not fit
         undo = bind(_rules(stage, other(self.direction), values), values.values, pack.params, pack.file)
-        prove(pack, undo, values, outcome, after.origins, table.keys, table.exprs, specs)
+        self.troubles.attempt(
+            lambda: prove(pack, undo, values, outcome, after.origins, table.keys, table.exprs, specs)
+        )
+
+    def _tolerate(self, pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved) -> None:
+        """Collect what a conversion would refuse; keys that no rule owns go on as they are."""
+        keys = outcome.keys.keys
+        for place in outcome.unowned:
+            outcome.outputs[place], outcome.rules[place] = keys[place], PASSED
+            self.troubles.add("unowned", keys[place], f"no rule of {pack.name} owns it")
+        if not self.partial:
+            self.troubles.unfit(unfired(pack, rules, outcome, values))
+
+    def _without_collisions(self, pack: Pack, after: After) -> After:
+        """The first of those that want one name has it, where that is tolerated."""
+        found = _collided(after)
+        if not self.troubles.tolerant:
+            raise collisions(pack, found)
+        for target, how in collided(pack, found).items():
+            self.troubles.add("collision", target, how)
+        first = dict(reversed(list(zip(after.keys.keys, after.origins, strict=True))))
+        keys = list(dict.fromkeys(after.keys.keys))
+        return After(after.outcome, KeySet(keys), [first[k] for k in keys])
 
     def _converted(self) -> bool:
         """Are the keys that came in what the whole pack produces?"""

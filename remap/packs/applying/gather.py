@@ -15,6 +15,7 @@ from remap.errors import PackError, PlanError, RemapError, UsageError
 from remap.expr import Expr
 from remap.ops.base import Op, Scope
 from remap.packs.applying.stage import Claimed, Outcome
+from remap.packs.applying.trouble import Troubles
 from remap.packs.language.pack import LIST, Axis, Pack, Rule
 from remap.packs.language.template import Template
 from remap.packs.matching.keyset import Rows
@@ -84,8 +85,15 @@ def _named(found: Sequence[Axis]) -> str:
     return ", ".join("the list" if a == LIST else a for a in found) or "nothing"
 
 
-def gather(pack: Pack, outcome: Outcome, exprs: Sequence[Expr], sizes: Mapping[str, int]) -> list[Made]:
-    """Build the tensors. ``exprs`` are those of the stage's keys. Raises PlanError with all problems."""
+def gather(
+    pack: Pack,
+    outcome: Outcome,
+    exprs: Sequence[Expr],
+    sizes: Mapping[str, int],
+    troubles: Troubles | None = None,
+) -> list[Made]:
+    """Build the tensors. ``exprs`` are those of the stage's keys. Raises PlanError with all problems;
+    where ``troubles`` are tolerant, they get them, and what can't be built is left out."""
     done: list[Made] = []
     problems: list[str] = []
     for instance in _instances(outcome.claimed):
@@ -96,7 +104,9 @@ def gather(pack: Pack, outcome: Outcome, exprs: Sequence[Expr], sizes: Mapping[s
             some = [keys[c.place] for c in list(instance.cells.values())[:3]]
             more = f" and {len(instance.cells) - 3} more" if len(instance.cells) > 3 else ""
             problems.append(f"{pack.place(instance.bound.rule)}: {e.what}: {', '.join(some)}{more}")
-    if problems:
+    if problems and troubles is not None and troubles.tolerant:
+        troubles.unfit(problems)
+    elif problems:
         raise PlanError("rules that don't fit their tensors", where=pack.name, problems=problems)
     return done
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from remap.audits.finding import Judged, Level
 from remap.audits.report import LOADED, Report
 
-REMARKS = frozenset({"unverified-layout", "collision", "adapter-pair"})
+REMARKS = frozenset({"unverified-layout", "collision", "no-rule", "adapter-pair"})
 """Categories that come on top of a key's own."""
 _RANK: dict[Level, int] = {"allow": 0, "warn": 1, "fail": 2}
 

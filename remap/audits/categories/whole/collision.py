@@ -1,7 +1,7 @@
-"""Two tensors of the checkpoint are one, once the wrappers in their names are taken out.
+"""Two tensors of the checkpoint want one name: a pack gives it to both, or wrappers alone tell them apart.
 
-Why: a loader that unwraps names keeps one of them, and which one is chance: main weights and their average,
-or two pipeline stages that count their layers alike.
+Why: a loader keeps one of them, and which one is chance: main weights and their average, or two pipeline
+stages that count their layers alike. A conversion refuses.
 
 Remedy: choose one: --at says where its state dict lies; a pack drops the other with a reason.
 
@@ -23,7 +23,18 @@ from remap.audits.names.wrappers import is_wrapped, unwrap
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
-    """Offered keys that a wrapper alone tells apart, where the target doesn't have both."""
+    """What the plan says, then offered keys that a wrapper alone tells apart, where the target doesn't have
+    both."""
+    for trouble in table.troubles("collision"):
+        yield Finding(
+            self.code,
+            self.name,
+            trouble.key,
+            trouble.detail,
+            table.sources(trouble.key),
+            table.offered.get(trouble.key),
+            table.target.specs.get(trouble.key),
+        )
     for key in table.offered:
         if not is_wrapped(key):
             continue
