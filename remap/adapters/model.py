@@ -1,0 +1,49 @@
+"""An adapter that was read: its tensors taken apart, its configuration, and what else lies in its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from remap.dialects import registry
+from remap.dialects.base import AdapterTensor
+from remap.expr import Expr, Take
+from remap.types import Catalog, TensorSpec
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """What ``read`` gives.
+
+    dialect  how its keys are spelled: a name of ``remap.dialects.registry``
+    catalog  the checkpoint that it was read from
+    config   ``adapter_config.json``, {} where there is none
+    tensors  the adapter's, in the order of the file
+    base     keys that belong to no adapter: the base's weights, or what nobody knows
+    name     the adapter's name, where the model has several
+    """
+
+    dialect: str
+    catalog: Catalog
+    config: Mapping[str, object]
+    tensors: tuple[AdapterTensor, ...]
+    base: tuple[str, ...] = ()
+    name: str = field(default="default")
+
+    def spec(self, tensor: AdapterTensor) -> TensorSpec:
+        """Type and shape as the file has them."""
+        return self.catalog.entries[tensor.key].spec
+
+    def expr(self, tensor: AdapterTensor) -> Expr:
+        """Its value as PEFT keeps it: A ``[r, in]``, B ``[out, r]``. Raises UsageError."""
+        taken = Take(self.catalog.entries[tensor.key])
+        return registry.get(self.dialect).to_peft(tensor.leaf, taken)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The base's modules that it changes, in order."""
+        return tuple(dict.fromkeys(t.module for t in self.tensors if t.module))
+
+    def of(self, module: str) -> dict[str, AdapterTensor]:
+        """The tensors of a module by leaf."""
+        return {t.leaf: t for t in self.tensors if t.module == module}

@@ -1,0 +1,113 @@
+"""A path or catalog -> the Adapter in it: which dialect, which tensors, and what is none of it.
+
+The dialect that knows most keys is the file's. PEFT keeps modules that were trained in full, and biases,
+under their own names: only ``adapter_config.json`` tells them from the base's weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from remap.adapters.model import Adapter
+from remap.api import Source, catalog
+from remap.dialects import registry
+from remap.dialects.base import AdapterTensor, Dialect
+from remap.dialects.peft import SAVED, WRAPPER
+from remap.errors import Damaged, NotACheckpoint
+from remap.types import Catalog
+
+CONFIG = "adapter_config.json"
+
+
+def read(source: Source, *, at: str | None = None) -> Adapter:
+    """The adapter at ``source``: a folder, a file, a checkpoint of a wrapped model. Raises InputError."""
+    found = catalog(source, at=at)
+    config = read_config(found)
+    dialect, tensors = _recognised(found)
+    if dialect.name == "peft":
+        tensors = [*tensors, *_named_by(config, found, tensors)]
+    mine = {t.key for t in tensors}
+    order = {k: i for i, k in enumerate(found.entries)}
+    return Adapter(
+        dialect=dialect.name,
+        catalog=found,
+        config=config,
+        tensors=tuple(sorted(tensors, key=lambda t: order[t.key])),
+        base=tuple(k for k in found.entries if k not in mine),
+    )
+
+
+def read_config(found: Catalog) -> Mapping[str, object]:
+    """The adapter's configuration, {} where none lies beside it. Raises Damaged."""
+    folder = found.root if found.root.is_dir() else found.root.parent
+    path = folder / CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as e:
+        raise Damaged(f"not JSON: {e}", where=path) from None
+    if not isinstance(config, dict):
+        raise Damaged("not a table of settings", where=path)
+    return config
+
+
+def _recognised(found: Catalog) -> tuple[Dialect, list[AdapterTensor]]:
+    best: tuple[Dialect, list[AdapterTensor]] | None = None
+    for dialect in registry.dialects():
+        tensors = [t for t in map(dialect.parse, found.entries) if t]
+        if tensors and (best is None or len(tensors) > len(best[1])):
+            best = dialect, tensors
+    if best is None:
+        raise NotACheckpoint(
+            "no tensor of an adapter is in it",
+            where=found.asked or found.root,
+            problems=[str(f) for f in found.files],
+            remedy=f"remap knows the adapters of {', '.join(d.title for d in registry.dialects())}",
+        )
+    return best
+
+
+def _named_by(
+    config: Mapping[str, object], found: Catalog, tensors: Iterable[AdapterTensor]
+) -> list[AdapterTensor]:
+    """Modules that were trained in full, and biases: PEFT's file has them under the base's own names."""
+    known = {t.key for t in tensors}
+    saved = tuple(str(m).split(".") for m in _list(config.get(SAVED)))
+    biases = config.get("bias", "none") in ("all", "lora_only")
+    more = []
+    for key in found.entries:
+        segments = key.split(".")
+        if key in known or tuple(segments[: len(WRAPPER)]) != WRAPPER:
+            continue
+        path = segments[len(WRAPPER) :]
+        end = _module_end(path, saved)
+        if end is not None:
+            leaf = ".".join((SAVED, *path[end:]))
+            more.append(AdapterTensor(key, ".".join(path[:end]), leaf, wrapper=".".join(WRAPPER)))
+        elif biases and path[-1] == "bias":
+            cut = -2 if path[-2:-1] == ["base_layer"] else -1
+            more.append(
+                AdapterTensor(key, ".".join(path[:cut]), ".".join(path[cut:]), wrapper=".".join(WRAPPER))
+            )
+    return more
+
+
+def _module_end(path: list[str], names: Iterable[list[str]]) -> int | None:
+    """Where the path of the first module that ``names`` ends with ends; PEFT matches whole segments."""
+    for end in range(1, len(path)):
+        if any(path[:end][-len(n) :] == n for n in names):
+            return end
+    return None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
+
+
+def folder_of(adapter: Adapter) -> Path:
+    """Where its files lie."""
+    root = adapter.catalog.root
+    return root if root.is_dir() else root.parent
