@@ -1,0 +1,79 @@
+"""A plan -> an adapter's files, or a checkpoint's, through the one way by which outputs are written.
+
+An adapter is a folder (``adapter_model.safetensors`` and ``adapter_config.json``, as PEFT has it) or one
+safetensors file. A checkpoint is whatever ``remap convert`` could write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from remap.adapters.read import CONFIG
+from remap.api import SUFFIXES, layout
+from remap.errors import UsageError
+from remap.formats import registry
+from remap.formats.base import Format, Literal, OutFile, WriteOptions
+from remap.formats.companions import carried
+from remap.output import How, What, write_output
+from remap.plan import Plan
+from remap.receipt import Receipt
+from remap.types import Entry
+
+NAME = "adapter_model.safetensors"
+
+
+def write_adapter(
+    plan: Plan, destination: str | Path, config: Mapping[str, object] | None, how: How
+) -> Receipt:
+    """Write an adapter, whole and checked, or nothing.
+
+    config  what ``adapter_config.json`` is to say; None for none. A single file has no place for it: the
+            caller has made sure that nothing is lost.
+
+    Raises UsageError, DestinationError, Damaged, VerifyError.
+    """
+    path = Path(destination)
+    single = path.suffix in SUFFIXES
+    fmt = registry.get(SUFFIXES.get(path.suffix, "safetensors"))
+    tensors = {o.key: o.expr for o in plan.outputs}
+    files = fmt.lay_out(tensors, plan.catalog, WriteOptions(name=path.name if single else NAME))
+    if not single:
+        files = [*carried(plan.catalog.companions), *_config(config), *files]
+    return _write(plan, fmt, files, single, path, how)
+
+
+def write_model(
+    plan: Plan,
+    destination: str | Path,
+    how: How,
+    *,
+    to: str | None = None,
+    shard_size: int | None = None,
+    tag: str | None = None,
+) -> Receipt:
+    """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``."""
+    fmt, files = layout(plan, destination, to=to, shard_size=shard_size, tag=tag)
+    return _write(plan, fmt, files, Path(destination).suffix in SUFFIXES, Path(destination), how)
+
+
+def _config(config: Mapping[str, object] | None) -> list[OutFile]:
+    if config is None:
+        return []
+    text = json.dumps(dict(config), indent=2, ensure_ascii=False)
+    return [OutFile(CONFIG, (Literal(f"{text}\n".encode()),))]
+
+
+def _write(
+    plan: Plan, fmt: Format, files: Sequence[OutFile], single: bool, destination: Path, how: How
+) -> Receipt:
+    if not plan.outputs:
+        raise UsageError("nothing is left to write", where=plan.catalog.root)
+    what = What(format=fmt.name, files=files, single=single, left=plan.catalog.extras)
+
+    def reopen(path: Path) -> Mapping[str, Entry]:
+        (root,) = fmt.find(path)
+        return fmt.open(root).entries
+
+    return write_output(plan, what, destination, how, reopen)
