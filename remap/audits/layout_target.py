@@ -1,8 +1,10 @@
 """A layout as the target of an audit: the keys and shapes of a family, for the parameters of one model.
 
-A layout knows no element types: a key has the type in which the source gives it. Keys that it calls
-optional are wanted where the source gives them, but for an output head: it is wanted unless the config ties
-it. Buffers that the model computes are known as such.
+Optional keys that a parameter stands for (adapters, an image prefix) are wanted all or none of them: all
+where the source has one, or where the parameter says ``present``. Other optional keys are wanted where the
+source gives them, but for an output head: it is wanted unless the config ties it. What is optional and absent
+is told. Buffers that the model computes are known as such. A layout knows no element types: a key has that
+in which the source gives it, or, with the parameter ``dtype``, floating-point tensors have that.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from remap.audits.target import Target
-from remap.dtypes import BY_NAME
+from remap.dtypes import BY_NAME, DType, dtype
 from remap.errors import UsageError
 from remap.packs import Layout
 from remap.packs.language.schema import suggestion
-from remap.packs.matching.matcher import Matcher
+from remap.packs.layout import PRESENT, Absent
 from remap.types import Entry, TensorSpec
+
+DTYPE = "dtype"
+"""The parameter that every layout has."""
 
 
 def from_layout(
@@ -31,8 +36,10 @@ def from_layout(
     Raises UsageError for a parameter that the layout does not have, PackError for a size without a value.
     """
     given = {e.key: e.spec for e in offered}
-    _check(layout, params or {})
-    values = layout.resolve([Entry(k, s) for k, s in given.items()], config or {}, dict(params or {}))
+    asked = dict(params or {})
+    kind = dtype(asked.pop(DTYPE)) if DTYPE in asked else None
+    _check(layout, asked)
+    values = layout.resolve([Entry(k, s) for k, s in given.items()], config or {}, asked)
     specs: dict[str, TensorSpec] = {}
     buffers = set()
     for key, made in layout.expected(values).items():
@@ -40,19 +47,35 @@ def from_layout(
         if made.of.optional and spec is None and not made.of.tied:
             continue
         shape = made.shape if made.shape is not None else spec.shape if spec else ()
-        specs[key] = TensorSpec(spec.dtype if spec else BY_NAME["float32"], shape)
+        specs[key] = _typed(TensorSpec(spec.dtype if spec else kind or BY_NAME["float32"], shape), kind)
         if made.of.derived:
             buffers.add(key)
-    others = [Matcher(k.template.bind(values.values)) for k in layout.keys if k.open]
-    specs |= {k: s for k, s in given.items() if k not in specs and any(m.match(k) for m in others)}
-    return Target(layout.name, specs, frozenset(buffers), config=config or {})
+    others = layout.open_keys(values)
+    specs |= {
+        k: _typed(s, kind) for k, s in given.items() if k not in specs and any(m.match(k) for m in others)
+    }
+    absent = tuple(map(_told, layout.absent(given, values)))
+    return Target(
+        layout.name, specs, frozenset(buffers), config=config or {}, optional=absent, untyped=kind is None
+    )
+
+
+def _typed(spec: TensorSpec, kind: DType | None) -> TensorSpec:
+    return TensorSpec(kind, spec.shape) if kind is not None and spec.dtype.is_float else spec
+
+
+def _told(absent: Absent) -> str:
+    count = "" if absent.count is None else f", {absent.count} tensors"
+    ask = f"; --target-param {absent.group}={PRESENT} wants them" if absent.group else ""
+    return f"{absent.template}{count}{ask}"
 
 
 def _check(layout: Layout, params: Mapping[str, str]) -> None:
     strange = [n for n in params if n not in layout.params]
     if strange:
+        known = [*layout.params, DTYPE]
         raise UsageError(
-            f"the layout has no parameter {strange[0]!r}{suggestion(strange[0], list(layout.params))}",
+            f"the layout has no parameter {strange[0]!r}{suggestion(strange[0], known)}",
             where=layout.name,
-            remedy=f"there are: {', '.join(layout.params)}",
+            remedy=f"there are: {', '.join(known)}",
         )

@@ -44,6 +44,8 @@ MODULES = (
     "unexpected.stage",
     "unexpected.parameter",
     "whole.adapter_pairs",
+    "whole.optional",
+    "whole.untyped",
     "whole.coverage",
     "whole.expectation",
     "whole.unused_waiver",

@@ -33,6 +33,8 @@ class Target:
     names_only  shapes and dtypes are not known
     catalog     the checkpoint that it was read from, where its values may be compared
     config      the model's config.json
+    optional    groups of keys that it may have and that the source has not, one line each
+    untyped     its element types are not known; it has those of the source
     """
 
     name: str
@@ -42,6 +44,8 @@ class Target:
     names_only: bool = False
     catalog: Catalog | None = None
     config: Mapping[str, object] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+    untyped: bool = False
 
 
 def names_only(catalog: Catalog) -> bool:

@@ -13,15 +13,16 @@
         role: weight
         partition: columns
 
-A key with ``**`` is open: a module with names of its own, such as an image encoder. ``partition`` says
+``optional: true`` keys may be absent. ``optional: adapters`` names a parameter with the choices ``absent``
+and ``present``: a model has all of these keys, or none. A key with ``**`` is open: a module with names of its own, such as an image encoder. ``partition`` says
 how tensor parallelism divides a tensor: ``rows`` and ``columns`` are cut, ``replicated`` ones are copies,
 ``addends`` are summed. ``slot`` is the layer of a pipeline that holds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -40,13 +41,19 @@ from remap.packs.matching.matcher import Matcher
 from remap.packs.matching.rendering import write_one
 from remap.types import Entry
 
+ABSENT, PRESENT = "absent", "present"
+"""The choices of a parameter that says whether a model has some keys."""
 MOST = 1_000_000
 """How far a layout counts: more is a parameter that went wrong."""
 
 
 @dataclass(frozen=True)
 class LayoutKey:
-    """Keys of one template, and what is known of their tensors. ``shape`` None: any."""
+    """Keys of one template, and what is known of their tensors.
+
+    shape   None: any
+    group   the parameter that says whether a model has these keys; empty where nothing does
+    """
 
     template: Template
     line: int
@@ -56,6 +63,7 @@ class LayoutKey:
     partition: str
     slot: Arithmetic | None
     optional: bool
+    group: str
     derived: bool
     tied: str | None
     when: When
@@ -74,6 +82,16 @@ class Expected:
     shape: tuple[int, ...] | None
     slot: int | None
     of: LayoutKey
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Optional keys that a checkpoint has none of: their template, how many there would be (None: their
+    number is not known), and the parameter that would ask for them."""
+
+    template: str
+    count: int | None
+    group: str
 
 
 @dataclass(frozen=True)
@@ -120,6 +138,22 @@ class Layout:
                     found[made.key] = made
         return found
 
+    def open_keys(self, values: Resolved) -> list[Matcher]:
+        """What matches keys that the layout does not list."""
+        return [Matcher(k.template.bind(values.values)) for k in self.keys if k.open and values.hold(k.when)]
+
+    def absent(self, found: Collection[str], values: Resolved) -> Iterator[Absent]:
+        """The optional keys of which ``found`` has none. Not buffers, and not heads that may be tied."""
+        for key in self.keys:
+            asked = key.group and values.spelled.get(key.group) == PRESENT
+            rest = {n: v for n, v in key.when.items() if n != key.group}
+            if not (key.optional or key.group) or asked or key.derived or key.tied or not values.hold(rest):
+                continue
+            matcher = Matcher(key.template.bind(values.values)) if key.open else None
+            names = None if matcher else _names(key, values)
+            if not any(matcher.match(k) if matcher else k in (names or ()) for k in found):
+                yield Absent(key.template.text, None if names is None else len(names), key.group)
+
     def differences(self, entries: Iterable[Entry], values: Resolved) -> Iterator[str]:
         """What keys and shapes depart from the layout in, one line each."""
         wanted = self.expected(values)
@@ -130,11 +164,19 @@ class Layout:
                     yield f"{name} is missing"
             elif made.shape is not None and made.shape != found[name]:
                 yield f"{name} is {list(found[name])}; {self.name} says {list(made.shape)}"
-        others = [Matcher(k.template.bind(values.values)) for k in self.keys if k.open]
+        others = self.open_keys(values)
         for name in found.keys() - wanted.keys():
             if any(m.match(name) for m in others):
                 continue
             yield f"{name} is no key of {self.name}"
+
+
+def _names(key: LayoutKey, values: Resolved) -> frozenset[str] | None:
+    """The keys that it stands for; None where a size is not known."""
+    try:
+        return frozenset(made.key for made in _expand(replace(key, shape=None, slot=None), values))
+    except PackError:
+        return None
 
 
 def read_layout(data: bytes, file: str) -> Layout:
@@ -163,6 +205,13 @@ def _key(raw: RawKey, line: int, params: Mapping[str, Param]) -> LayoutKey:
         raise PackError(
             f"{raw.key!r}: a layout lists its keys", remedy="use {i:int} and {p:one|two}, or optional **"
         )
+    group = raw.optional if isinstance(raw.optional, str) else ""
+    if group and (group not in params or {ABSENT, PRESENT} - params[group].choices.keys()):
+        raise PackError(
+            f"{raw.key!r}: optional: {group!r} is no parameter with the choices {ABSENT} and {PRESENT}",
+            remedy=f"{group}: {{choices: [{ABSENT}, {PRESENT}], or_present: {{{PRESENT}: ...}}}}",
+        )
+    asked = {group: frozenset({PRESENT})} if group else {}
     each = {name: arithmetic.parse(str(count)) for name, count in raw.each.items()}
     shape = None if raw.shape is None else tuple(arithmetic.parse(str(s)) for s in raw.shape)
     slot = None if raw.slot is None else arithmetic.parse(str(raw.slot))
@@ -181,10 +230,11 @@ def _key(raw: RawKey, line: int, params: Mapping[str, Param]) -> LayoutKey:
         each=each,
         partition=raw.partition,
         slot=slot,
-        optional=raw.optional,
+        optional=raw.optional is True,
+        group=group,
         derived=raw.derived,
         tied=raw.tied,
-        when=read_when(raw.when, params),
+        when={**read_when(raw.when, params), **asked},
     )
 
 

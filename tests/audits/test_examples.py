@@ -16,7 +16,18 @@ from remap.audits.policy import STRICT
 from remap.audits.policy_file import read_policy
 from remap.packs.language.yaml_source import read_yaml
 
-KNOWN = {"source", "target", "finds", "policy", "rules", "differ", "source_ties", "target_ties"}
+KNOWN = {
+    "source",
+    "target",
+    "finds",
+    "policy",
+    "rules",
+    "differ",
+    "source_ties",
+    "target_ties",
+    "target_optional",
+    "target_untyped",
+}
 
 
 @pytest.mark.parametrize("category", registry.categories(), ids=lambda c: c.code)
@@ -30,7 +41,8 @@ def test_the_example_finds_what_it_says(category: Category) -> None:
     if "policy" in example:
         policy = read_policy(json.dumps(example["policy"]).encode(), "policy.yaml")
     differ = example.get("differ")
-    table = compare(source, target(example["target"], ties=example.get("target_ties") or {}), made)
+    about = {n.removeprefix("target_"): v for n, v in example.items() if n.startswith("target_")}
+    table = compare(source, target(example["target"], **about), made)
     if differ:
         table.values = Values(frozenset(), differ)
     found = by_key(judge(table, list(findings(table, policy)), policy))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from audits import magma_model
 from safetensors.torch import save_file
 from torch import nn
 
@@ -186,3 +187,55 @@ def test_a_module_with_extra_state_and_a_buffer_that_is_not_saved() -> None:
 def test_a_target_is_taken_as_it_is() -> None:
     made = Target("mine", {})
     assert open_target(made) is made
+
+
+def magma_keys(build: dict[str, bool]) -> dict[str, object]:
+    state = magma_model.build(**build).state_dict()
+    return {k: [list(v.shape), "float32"] for k, v in state.items()}
+
+
+def test_a_layouts_optional_groups_are_told_where_they_are_absent(pythia: Callable[[str], Path]) -> None:
+    report = remap.audit(pythia("fp32"), "magma/neox", "magma/from-hf")
+    assert report.passed
+    told = [f.detail for f in report.of("optional-absent")]
+    template = "{i+2}.mlp.adapter.{adapter_norm.down}.weight"
+    assert f"{template}, 4 tensors; --target-param mlp_adapter=present wants them" in told
+    assert "0.image_prefix.enc.**; --target-param image_prefix=present wants them" in told
+    assert not any("inv_freq" in t for t in told), "the model computes it"
+
+
+def test_a_layouts_group_is_wanted_by_its_parameter(pythia: Callable[[str], Path]) -> None:
+    params = {"mlp_adapter": "present", "attention_adapter": "present", "image_prefix": "present"}
+    report = remap.audit(pythia("fp32"), "magma/neox", "magma/from-hf", policy="magma", target_params=params)
+    assert report.passed, "as the policy allows"
+    assert len(report.of("missing-adapter")) == 4 * 2 * 4, "layers, attention and MLP, two linear layers"
+    assert {f.key for f in report.of("missing-vision")} == {
+        "0.image_prefix.proj.weight",
+        "0.image_prefix.proj.bias",
+    }
+    assert not remap.audit(pythia("fp32"), "magma/neox", "magma/from-hf", target_params=params).passed, (
+        "but not the strict one"
+    )
+
+
+@pytest.mark.parametrize("layernorm", [False, True])
+def test_a_layouts_group_is_wanted_whole_where_a_part_is_there(tmp_path: Path, layernorm: bool) -> None:
+    keys = magma_keys({"layernorm": layernorm})
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(keys))
+    assert remap.audit(path, "magma/neox").passed
+    gone = f"3.mlp.adapter.{3 if layernorm else 2}.bias"
+    del keys[gone]
+    path.write_text(json.dumps(keys))
+    report = remap.audit(path, "magma/neox", policy="magma")
+    assert [f.key for f in report.of("partial-adapter")] == [gone]
+    assert not report.passed
+
+
+def test_a_layout_has_no_types_unless_they_are_given(pythia: Callable[[str], Path]) -> None:
+    report = remap.audit(pythia("fp32"), "gpt_neox/hf")
+    assert [f.detail for f in report.of("unverified-dtype")] == ["gpt_neox/hf says nothing of element types"]
+    typed = remap.audit(pythia("fp32"), "gpt_neox/hf", target_params={"dtype": "f16"})
+    assert not typed.of("unverified-dtype")
+    assert typed.counts["dtype-mismatch"] == typed.coverage.all_keys
+    assert remap.audit(pythia("fp32"), "gpt_neox/hf", target_params={"dtype": "f32"}).counts["matched"]

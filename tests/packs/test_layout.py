@@ -68,7 +68,8 @@ def test_a_module_with_names_of_its_own_is_open() -> None:
     layout = load_layout("magma/neox")
     entries = catalog({"0.image_prefix.enc.layer1.0.conv1.weight": "f32[4,4,1,1]"}).entries.values()
     found = list(layout.differences(entries, layout.resolve(entries, {}, PYTHIA)))
-    assert not any("image_prefix" in line for line in found)
+    assert not any("enc" in line for line in found)
+    assert "0.image_prefix.proj.weight is missing" in found, "of a group, all are there or none"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,7 @@ def test_a_module_with_names_of_its_own_is_open() -> None:
         ('{key: "a.{i:int}", role: weight}', "each: must count i"),
         ('{key: "a.{x}", role: weight}', "lists its keys"),
         ('{key: "a.**", role: weight}', "lists its keys"),
+        ('{key: "a.b", role: weight, optional: h}', "no parameter with the choices absent and present"),
         ('{key: "a", role: weight, shape: [hidden]}', "no parameter is called 'hidden'"),
         ('{key: "a", role: wait}', "line|role"),
         ('{key: "a", role: weight, slots: 1}', "has no 'slots'; did you mean 'slot'"),

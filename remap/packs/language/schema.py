@@ -139,7 +139,8 @@ Role = Literal[
 
 
 class RawKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Keys of a layout, and what is known of their tensors."""
+    """Keys of a layout, and what is known of their tensors. ``optional`` may name the parameter that says
+    whether a model has them."""
 
     key: str
     role: Literal[
@@ -149,7 +150,7 @@ class RawKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     each: dict[str, Whole] = {}
     partition: Literal["rows", "columns", "replicated", "addends"] = "replicated"
     slot: Whole | None = None
-    optional: bool = False
+    optional: Union[bool, str] = False
     derived: bool = False
     tied: str | None = None
     when: dict[str, Union[Whole, list[Whole]]] = {}
