@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -59,14 +59,12 @@ class Dialect(Protocol):
 class Wraps(Protocol):
     """A dialect of adapters that lie in a model, beside its weights, whose names the adapters changed."""
 
-    def around(self, tensors: list[AdapterTensor]) -> Mapping[str, tuple[str, ...]]:
-        """Module -> the segments that its adapter puts between it and its own weights: ``("base_layer",)``."""
-        ...
+    def around(
+        self, tensors: Iterable[AdapterTensor], keys: Iterable[str] = ()
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Module -> the segments that its adapter puts between it and its own weights, ``("base_layer",)``;
+        ``""`` -> what stands before every key: see ``remap.dialects.wrapping``.
 
-    def bare(self, key: str, around: Mapping[str, tuple[str, ...]]) -> str:
-        """A weight's key in the model -> its key in the base without adapters."""
-        ...
-
-    def wrapped(self, key: str, around: Mapping[str, tuple[str, ...]]) -> str:
-        """The way back."""
+        keys  all that the model has, where it is at hand
+        """
         ...

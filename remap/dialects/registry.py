@@ -10,7 +10,13 @@ from remap.errors import UsageError
 
 DIALECTS = {
     "peft": "peft:DIALECT",
-    "peft-model": "peft:MODEL",
+    "peft-model": "peft_model:DIALECT",
+    "kohya": "kohya:DIALECT",
+    "diffusers": "diffusers:DIALECT",
+    "megatron": "megatron:DIALECT",
+    "magma": "magma:DIALECT",
+    "magma-lora": "magma:LORA_DIALECT",
+    "mlx": "mlx:DIALECT",
 }
 """Name -> where it is. Of two that know equally many keys of a file, the first is taken."""
 

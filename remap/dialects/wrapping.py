@@ -1,0 +1,35 @@
+"""Weights of a base whose modules are wrapped: the wrapper's segments taken out, or put in.
+
+``around`` is module -> what stands between it and its own weights, ``{"2.mlp": ("attn_block",)}``; that of
+the module ``""`` stands before every key: ``("base_model", "model")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Around = Mapping[str, tuple[str, ...]]
+
+
+def bare(key: str, around: Around) -> str:
+    """``2.mlp.attn_block.dense.weight`` -> ``2.mlp.dense.weight``: once, whatever comes behind it."""
+    front = around.get("", ())
+    segments = key.split(".")
+    if tuple(segments[: len(front)]) == front:
+        segments = segments[len(front) :]
+    for at in range(1, len(segments)):
+        wrap = around.get(".".join(segments[:at]), ())
+        if wrap and tuple(segments[at : at + len(wrap)]) == wrap:
+            return ".".join((*segments[:at], *segments[at + len(wrap) :]))
+    return ".".join(segments)
+
+
+def wrapped(key: str, around: Around) -> str:
+    """The way back."""
+    segments = key.split(".")
+    for at in range(1, len(segments)):
+        wrap = around.get(".".join(segments[:at]), ())
+        if wrap:
+            segments[at:at] = wrap
+            break
+    return ".".join((*around.get("", ()), *segments))
