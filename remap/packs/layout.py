@@ -13,10 +13,11 @@
         role: weight
         partition: columns
 
-``optional: true`` keys may be absent. ``optional: adapters`` names a parameter with the choices ``absent``
-and ``present``: a model has all of these keys, or none. A key with ``**`` is open: a module with names of its own, such as an image encoder. ``partition`` says
-how tensor parallelism divides a tensor: ``rows`` and ``columns`` are cut, ``replicated`` ones are copies,
-``addends`` are summed. ``slot`` is the layer of a pipeline that holds it.
+``optional: true`` keys may be absent. ``optional: adapters`` names a parameter with the choices ``absent`` and
+``present``: a model has all of these keys, or none. A key with ``**`` is open: a module with names of its own,
+such as an image encoder. ``partition`` says how tensor parallelism divides a tensor: the name of a class in
+``remap.partitions``, with its sizes (``rows(heads)``), or ``"{name}"`` of a parameter whose choices are classes.
+``slot`` is the layer of a pipeline that holds it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
 from remap.packs.applying.params import Given, Resolved, resolve
+from remap.packs.division import Division, read_division
 from remap.packs.language.pack import Evidence, Pack, Param, When
 from remap.packs.language.reading import VERSION, Problems, read_evidence, read_params
 from remap.packs.language.rules import read_when
@@ -60,7 +62,7 @@ class LayoutKey:
     role: str
     shape: tuple[Arithmetic, ...] | None
     each: Mapping[str, Arithmetic]
-    partition: str
+    partition: Division
     slot: Arithmetic | None
     optional: bool
     group: str
@@ -121,13 +123,19 @@ class Layout:
             yield template.bind({**numbers, **{p.name: v for p, v in zip(named, values, strict=True)}})
 
     def resolve(
-        self, entries: Iterable[Entry], config: Mapping[str, object], given: Mapping[str, str] | None = None
+        self,
+        entries: Iterable[Entry],
+        config: Mapping[str, object],
+        given: Mapping[str, str] | None = None,
+        remembered: Mapping[str, object] | None = None,
     ) -> Resolved:
-        """The parameters of a model, by what is given, by its config, by its keys."""
+        """The parameters of a model, by what is given, by a receipt, by its config, by its keys."""
         listed = list(entries)
         owner = Pack(self.name, "", self.title, self.file, "", (), self.params)
         keys = KeySet(e.key for e in listed)
-        return resolve(owner, keys, Given(given or {}, {}, config), {}, lambda place: listed[place].spec)
+        return resolve(
+            owner, keys, Given(given or {}, remembered or {}, config), {}, lambda place: listed[place].spec
+        )
 
     def expected(self, values: Resolved) -> dict[str, Expected]:
         """Every key of the model with these parameters. Raises PackError for a size without a value."""
@@ -228,7 +236,7 @@ def _key(raw: RawKey, line: int, params: Mapping[str, Param]) -> LayoutKey:
         role=raw.role,
         shape=shape,
         each=each,
-        partition=raw.partition,
+        partition=read_division(raw.partition, params),
         slot=slot,
         optional=raw.optional is True,
         group=group,

@@ -26,7 +26,7 @@ def test_the_keys_of_a_model() -> None:
     found = layout.expected(layout.resolve([], {}, PYTHIA))
     assert sum(not k.of.optional for k in found.values()) + 1 == 12 * 12 + 4  # the head may be tied
     qkv = found["gpt_neox.layers.11.attention.query_key_value.weight"]
-    assert (qkv.shape, qkv.of.partition, qkv.of.role) == ((192, 64), "rows", "weight")
+    assert (qkv.shape, str(qkv.of.partition), qkv.of.role) == ((192, 64), "rows(heads)", "weight")
 
 
 def test_the_pack_leads_from_one_layout_to_the_other() -> None:

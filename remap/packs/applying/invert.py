@@ -51,7 +51,7 @@ def inverted(rule: Rule) -> Rule:
     ops = tuple(o for o in map(_undone, reversed(rule.ops)) if not isinstance(o, NoInverse))
     one_to_one = len(rule.sources) == len(rule.targets) == 1 and not any(rule.axes)
     expect = rule.expect if one_to_one else None
-    return replace(rule, sources=sources, targets=targets, ops=ops, expect=expect)
+    return replace(rule, sources=sources, targets=targets, ops=ops, expect=expect, partition=None)
 
 
 def _loosened(template: Template) -> Template:

@@ -135,6 +135,8 @@ def _size(template: Template, dim: int, keys: KeySet, specs: Specs) -> int | Non
 def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
     where = f"{origin}, parameter {param.name} of {pack.name}"
     if param.choices:
+        if isinstance(value, bool) and str(value) not in param.choices:
+            value = str(value).lower()  # as YAML and JSON spell it
         if str(value) not in param.choices:
             raise UsageError(
                 f"{value!r} is not one of its choices{suggestion(str(value), list(param.choices))}",

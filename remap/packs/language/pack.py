@@ -12,6 +12,7 @@ from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
 from remap.ops.base import Op
 from remap.packs.language.template import Template
+from remap.partitions.registry import Spelled
 
 Axis = str
 LIST: Axis = ""
@@ -70,6 +71,8 @@ class Rule:
     only      the one direction in which it exists; its keys are those of that direction's input
     when      parameter -> the values with which it exists
     new       what it adds
+    confirm   what its author has still to make sure of
+    partition  how tensor parallelism divides what it makes, forward; None: as the layouts say, or as before
     """
 
     id: str
@@ -87,6 +90,8 @@ class Rule:
     only: Direction | None = None
     when: When = field(default_factory=dict)
     new: New | None = None
+    partition: Spelled | None = None
+    confirm: str = ""
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -107,6 +112,8 @@ class Rule:
         """Names in its templates, counts and ops that may be parameters."""
         found = frozenset[str]().union(*(t.names for t in self.templates), *(o.symbols for o in self.ops))
         found |= self.when.keys()
+        if self.partition is not None:
+            found |= self.partition.symbols
         if self.new is not None:
             trees = (*self.new.each.values(), *self.new.shape)
             found |= frozenset[str]().union(*map(arithmetic.names, trees))

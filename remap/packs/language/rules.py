@@ -15,6 +15,7 @@ from remap.packs.language.patterns import read_pattern
 from remap.packs.language.schema import RawInverse, RawRule, suggestion
 from remap.packs.language.template import Capture, Index, Ref, Tables, Template, parse_template
 from remap.packs.matching.matcher import trouble
+from remap.partitions.registry import Spelled, read_partition
 
 
 def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
@@ -55,7 +56,19 @@ def _common(raw: RawRule, params: Mapping[str, Param]) -> dict[str, object]:
         "lossy": raw.inverse == "none",
         "only": raw.only,
         "when": read_when(raw.when, params),
+        "confirm": raw.confirm,
+        "partition": None if raw.partition is None else _partition(raw.partition, params),
     }
+
+
+def _partition(text: str, params: Mapping[str, Param]) -> Spelled:
+    found = read_partition(text)
+    unknown = sorted(found.symbols - params.keys())
+    if unknown:
+        raise PackError(
+            f"partition: no parameter is called {unknown[0]!r}{suggestion(unknown[0], list(params))}"
+        )
+    return found
 
 
 def read_when(raw: Mapping[str, int | str | list[int | str]], params: Mapping[str, Param]) -> When:

@@ -59,6 +59,8 @@ class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     inverse: Union[Literal["none"], RawInverse, None] = None
     only: Literal["forward", "inverse", None] = None
     when: dict[str, Union[Whole, list[Whole]]] = {}
+    partition: str | None = None
+    confirm: str = ""
 
 
 class RawStage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -148,7 +150,7 @@ class RawKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ]
     shape: list[Whole] | None = None
     each: dict[str, Whole] = {}
-    partition: Literal["rows", "columns", "replicated", "addends"] = "replicated"
+    partition: str = "replicated"
     slot: Whole | None = None
     optional: Union[bool, str] = False
     derived: bool = False

@@ -1,0 +1,1 @@
+"""How tensor parallelism divides tensors: one class of division a file, found through ``registry``."""
