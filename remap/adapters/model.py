@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor
@@ -20,7 +21,6 @@ class Adapter:
     config   ``adapter_config.json``, {} where there is none
     tensors  the adapter's, in the order of the file
     base     keys that belong to no adapter: the base's weights, or what nobody knows
-    name     the adapter's name, where the model has several
     """
 
     dialect: str
@@ -28,7 +28,6 @@ class Adapter:
     config: Mapping[str, object]
     tensors: tuple[AdapterTensor, ...]
     base: tuple[str, ...] = ()
-    name: str = field(default="default")
 
     def spec(self, tensor: AdapterTensor) -> TensorSpec:
         """Type and shape as the file has them."""
@@ -44,6 +43,18 @@ class Adapter:
         """The base's modules that it changes, in order."""
         return tuple(dict.fromkeys(t.module for t in self.tensors if t.module))
 
-    def of(self, module: str) -> dict[str, AdapterTensor]:
+    def of(self, module: str) -> Mapping[str, AdapterTensor]:
         """The tensors of a module by leaf."""
-        return {t.leaf: t for t in self.tensors if t.module == module}
+        return self._by_module.get(module, {})
+
+    @cached_property
+    def _by_module(self) -> Mapping[str, Mapping[str, AdapterTensor]]:
+        found: dict[str, dict[str, AdapterTensor]] = {}
+        for t in self.tensors:
+            found.setdefault(t.module, {})[t.leaf] = t
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the adapters that are in it."""
+        return tuple(dict.fromkeys(t.adapter for t in self.tensors))

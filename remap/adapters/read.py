@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from remap.adapters.model import Adapter
 from remap.api import Source, catalog
+from remap.audits.names.wrappers import unwrap
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Dialect
 from remap.dialects.peft import SAVED, WRAPPER
+from remap.dialects.plain import joined
 from remap.errors import Damaged, NotACheckpoint
 from remap.types import Catalog
 
 CONFIG = "adapter_config.json"
+OWN = "remap.adapter.json"
+"""What ``extract`` leaves beside an adapter that PEFT doesn't know."""
 
 
 def read(source: Source, *, at: str | None = None) -> Adapter:
@@ -27,7 +32,8 @@ def read(source: Source, *, at: str | None = None) -> Adapter:
     config = read_config(found)
     dialect, tensors = _recognised(found)
     if dialect.name == "peft":
-        tensors = [*tensors, *_named_by(config, found, tensors)]
+        tensors += _named_by(config, found, tensors)
+    tensors += _alphas(found, tensors)
     mine = {t.key for t in tensors}
     order = {k: i for i, k in enumerate(found.entries)}
     return Adapter(
@@ -42,9 +48,12 @@ def read(source: Source, *, at: str | None = None) -> Adapter:
 def read_config(found: Catalog) -> Mapping[str, object]:
     """The adapter's configuration, {} where none lies beside it. Raises Damaged."""
     folder = found.root if found.root.is_dir() else found.root.parent
-    path = folder / CONFIG
-    if not path.is_file():
-        return {}
+    path = next((folder / n for n in (CONFIG, OWN) if (folder / n).is_file()), None)
+    return {} if path is None else read_json(path)
+
+
+def read_json(path: Path) -> Mapping[str, object]:
+    """A table of settings. Raises Damaged."""
     try:
         config = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as e:
@@ -57,7 +66,7 @@ def read_config(found: Catalog) -> Mapping[str, object]:
 def _recognised(found: Catalog) -> tuple[Dialect, list[AdapterTensor]]:
     best: tuple[Dialect, list[AdapterTensor]] | None = None
     for dialect in registry.dialects():
-        tensors = [t for t in map(dialect.parse, found.entries) if t]
+        tensors = [replace(t, key=k) for k in found.entries if (t := dialect.parse(unwrap(k)))]
         if tensors and (best is None or len(tensors) > len(best[1])):
             best = dialect, tensors
     if best is None:
@@ -95,6 +104,18 @@ def _named_by(
     return more
 
 
+def _alphas(found: Catalog, tensors: Iterable[AdapterTensor]) -> list[AdapterTensor]:
+    """``alpha`` beside the factors of a module."""
+    known = {t.key for t in tensors}
+    first = {joined(t.wrapper, t.module): t for t in tensors}
+    more = []
+    for key, entry in found.entries.items():
+        module, _, leaf = key.rpartition(".")
+        if leaf == "alpha" and key not in known and module in first and entry.spec.numel == 1:
+            more.append(replace(first[module], key=key, leaf="alpha"))
+    return more
+
+
 def _module_end(path: list[str], names: Iterable[list[str]]) -> int | None:
     """Where the path of the first module that ``names`` ends with ends; PEFT matches whole segments."""
     for end in range(1, len(path)):
@@ -105,9 +126,3 @@ def _module_end(path: list[str], names: Iterable[list[str]]) -> int | None:
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
-
-
-def folder_of(adapter: Adapter) -> Path:
-    """Where its files lie."""
-    root = adapter.catalog.root
-    return root if root.is_dir() else root.parent
