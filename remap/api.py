@@ -113,6 +113,7 @@ def layout(
     tag: str | None = None,
     ranks: int | None = None,
     under: str | None = None,
+    optimizer: bool = True,
 ) -> tuple[Format, list[OutFile]]:
     """The format and the files that ``convert`` would write at ``destination``. Raises UsageError."""
     path = Path(destination)
@@ -128,7 +129,7 @@ def layout(
         raise UsageError(
             f"{path.name} says {suffix} and --to says {to}", remedy="give the file another suffix, or no --to"
         )
-    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under)
+    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under, optimizer)
     files = fmt.lay_out({o.key: o.expr for o in plan.outputs}, plan.catalog, options)
     if suffix and len(files) > 1:
         raise UsageError(
@@ -152,6 +153,7 @@ def convert(
     tag: str | None = None,
     ranks: int | None = None,
     under: str | None = None,
+    optimizer: bool = True,
     jobs: int | None = None,
     memory: int = MEMORY,
     sync: bool = False,
@@ -164,6 +166,7 @@ def convert(
     shard_size  largest file in bytes
     ranks       ranks that every tensor is cut over, a file each (DCP)
     under       where in the output the state dict is to lie, ``app.model`` (DCP, torch)
+    optimizer   False leaves the optimizer's state behind, where the output could have it
     memory      bytes that computed tensors may take together
     sync        return only when the disk has it: slower, and safe against a power cut
     progress    called with (number of files, bytes); gives the function that is told of bytes written
@@ -173,19 +176,36 @@ def convert(
     made = plan(source, rules, inverse=inverse, params=params, dtype=dtype, again=again, at=at)
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
-    fmt, files = layout(made, destination, to=to, shard_size=shard_size, tag=tag, ranks=ranks, under=under)
+    fmt, files = layout(
+        made,
+        destination,
+        to=to,
+        shard_size=shard_size,
+        tag=tag,
+        ranks=ranks,
+        under=under,
+        optimizer=optimizer,
+    )
     carries = any(f.carries for f in files)
     place = under or None if under is not None else made.catalog.at if carries else None
     what = What(
         format=fmt.name,
         files=files,
         single=Path(destination).suffix in SUFFIXES,
-        left=[n for f in files for n in f.left] if carries else made.catalog.extras,
+        left=_left(made.catalog, files),
         at=place,
         again=tuple(again),
     )
     how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
     return write_output(made, what, Path(destination), how, lambda path: _reopen(fmt, path, place))
+
+
+def _left(source: Catalog, files: Iterable[OutFile]) -> list[str]:
+    """What the source holds beside the tensors, and the output does not."""
+    if any(f.carries for f in files):
+        return [n for f in files for n in f.left]
+    kept = {n for f in files for n in f.kept}
+    return [n for n in source.extras if n not in kept]
 
 
 def _reopen(fmt: Format, path: Path, at: str | None) -> Mapping[str, Entry]:

@@ -15,6 +15,7 @@ from remap.errors import UsageError
 
 if TYPE_CHECKING:
     from remap.expr.nodes import Expr
+    from remap.partitions.base import Partition
 
 _SPEC = re.compile(r"([a-z0-9_.]+)\[([0-9, ]*)\]")
 
@@ -148,6 +149,24 @@ Place = Union[Location, Scattered, Derived]
 
 
 @dataclass(frozen=True)
+class OptimizerState:
+    """An optimizer's state, weight by weight, as one format reads it and another writes it.
+
+    name     what the source calls it
+    tensors  key of a weight -> slot -> tensor: moments, which have the weight's shape, and steps
+    values   key of a weight -> slot -> plain value: steps that are numbers
+    groups   settings of every parameter group; ``params`` are keys of weights
+    rest     what else the optimizer keeps, plain values by name: a loss scale
+    """
+
+    name: str
+    tensors: Mapping[str, Mapping[str, Entry]]
+    values: Mapping[str, Mapping[str, object]]
+    groups: Sequence[Mapping[str, object]]
+    rest: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Catalog:
     """The table that a reader returns: every tensor, none of its data.
 
@@ -165,7 +184,11 @@ class Catalog:
     warnings  what a user should know before trusting it
     peek      the plain value of an extra, by its name; None where the format does not read them
     native    the reader's own view, for the writer of the same format; nobody else looks at it
+    ranks     the tables of the tensor-parallel ranks, where there are several; ``entries`` then has
+              all of them (``rank_key``) until they are merged
+    partitions  key -> the class by which ranks were merged
     stored    where entries are put together: every tensor as the files hold it, by file and place
+    optimizer  reads the optimizer's state; None where there is none, or the format does not know whose it is
     """
 
     format: str
@@ -182,7 +205,10 @@ class Catalog:
     warnings: tuple[str, ...] = ()
     peek: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     native: object = field(default=None, repr=False, compare=False)
+    ranks: tuple[Mapping[str, Entry], ...] = field(default=(), repr=False)
+    partitions: Mapping[str, Partition] = field(default_factory=dict, repr=False)
     stored: Mapping[str, Entry] = field(default_factory=dict, repr=False, compare=False)
+    optimizer: Callable[[], OptimizerState | None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:
@@ -193,6 +219,11 @@ class Catalog:
     def aliases(self) -> Mapping[str, str]:
         """Ties: key -> the first key with the very same bytes, shape and strides."""
         return find_ties(self.entries.values())
+
+
+def rank_key(key: str, rank: int) -> str:
+    """What one rank's part of a tensor is called where those of all ranks are listed together."""
+    return f"{key}@{rank}"
 
 
 def find_ties(entries: Iterable[Entry]) -> dict[str, str]:

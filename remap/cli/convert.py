@@ -20,6 +20,7 @@ from remap.cli import options, terminal
     "--ranks", type=click.IntRange(1), help="Cut every tensor over so many ranks, a file each (DCP)."
 )
 @click.option("--under", metavar="A.B", help="Where in the output the state dict is to lie (DCP, torch).")
+@options.optimizer
 @options.writing
 @options.as_json
 def command(
@@ -31,6 +32,7 @@ def command(
     tag: str | None,
     ranks: int | None,
     under: str | None,
+    optimizer: bool,
     writing: options.Writing,
     as_json: bool,
 ) -> None:
@@ -50,6 +52,7 @@ def command(
             tag=tag,
             ranks=ranks,
             under=under,
+            optimizer=optimizer,
             progress=progress,
             **writing,
             **how,

@@ -69,6 +69,9 @@ output = click.option(
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON (it has a version) instead of text."
 )
+optimizer = click.option(
+    "--optimizer/--no-optimizer", default=True, help="Keep the optimizer's state (the default), or not."
+)
 to = click.option(
     "--to",
     metavar="FORMAT",

@@ -15,9 +15,7 @@ from remap.cli import options, terminal
 @click.option("--fsdp", type=click.IntRange(1), metavar="N", help="Shards of every model part.")
 @click.option("--tp", type=click.IntRange(1), metavar="N", help="Model parts.")
 @click.option("--unflatten", is_flag=True, help="Tensors under their own names instead of flat ones.")
-@click.option(
-    "--optimizer/--no-optimizer", default=True, help="Keep the optimizer's state (the default), or not."
-)
+@options.optimizer
 @click.option("--dtype", metavar="TYPE", help="Cast floating-point weights: f16, bf16, f32, ...")
 @click.option("--optimizer-dtype", metavar="TYPE", help="Cast the optimizer's moments.")
 @click.option(

@@ -18,6 +18,7 @@ from remap.expr.nodes import (
     Slice,
     Sum,
     Take,
+    is_expr,
     takes,
 )
 from remap.expr.products import LowRank, Normed, Times
@@ -39,5 +40,6 @@ __all__ = [
     "Sum",
     "Take",
     "Times",
+    "is_expr",
     "takes",
 ]

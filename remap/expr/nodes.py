@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Union
+from typing import TypeGuard, Union, get_args
 
 from remap.dtypes import DType
 from remap.errors import UsageError
@@ -292,6 +292,11 @@ Expr = Union[
 
 def _set(node: Expr, dtype: DType, shape: tuple[int, ...]) -> None:
     object.__setattr__(node, "spec", TensorSpec(dtype, shape))
+
+
+def is_expr(value: object) -> TypeGuard[Expr]:
+    """True for a node."""
+    return isinstance(value, get_args(Expr))
 
 
 def takes(expr: Expr) -> Iterator[Take]:

@@ -15,6 +15,9 @@ from typing import Protocol, Union, runtime_checkable
 from remap.expr import Expr
 from remap.types import Catalog
 
+BLOCK = 4096
+"""Bytes of a file system's block. Tensors that lie in theirs as in the source's can share them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Literal:
@@ -66,6 +69,7 @@ class OutFile:
            part once all are written; returns (offset, bytes) to overwrite
     carries  True where this is a source file rewritten, so that everything else in it comes along
     left   names of what does not come along all the same
+    kept   names of what comes along from a source of another format
     """
 
     name: str
@@ -73,6 +77,7 @@ class OutFile:
     seal: Seal | None = None
     carries: bool = False
     left: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -88,6 +93,7 @@ class WriteOptions:
     name        file name, where the destination is one file; None where it is a folder
     ranks       ranks that every tensor is cut over (DCP), None for whole tensors
     under       where in it the state dict is to lie, ``app.model`` (DCP, torch); None for where it lay
+    optimizer  False to leave the optimizer's state behind
     """
 
     shard_size: int | None = None
@@ -95,6 +101,7 @@ class WriteOptions:
     name: str | None = None
     ranks: int | None = None
     under: str | None = None
+    optimizer: bool = True
 
 
 class Format(Protocol):

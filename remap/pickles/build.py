@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remap.errors import UsageError
+from remap.pickles.emit import NewTensor
 from remap.pickles.nodes import Call, Dict, Global, List, Text, Value
 
 
 def node_of(value: object) -> Value:
-    """The node of a plain value: None, bool, int, float, str, bytes, list, tuple, dict; nodes stay.
+    """The node of a plain value: None, bool, int, float, str, list, tuple, dict; nodes in them stay.
 
     Raises UsageError for anything else.
     """
@@ -21,7 +22,7 @@ def node_of(value: object) -> Value:
         return tuple(map(node_of, value))
     if isinstance(value, Mapping):
         return Dict([(node_of(k), node_of(v)) for k, v in value.items()])
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int, float, Dict, List, Text, Call, NewTensor)):
         return value
     raise UsageError(f"a {type(value).__name__} can't be written into a torch file")
 

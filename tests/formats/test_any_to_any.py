@@ -35,5 +35,6 @@ def test_one_becomes_the_other(first, second, written, tmp_path):
 )
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_ranks_saved_becomes_any(name, kind, ranks, tmp_path):
-    api.convert(ranks / kind, tmp_path / "out", to=name)
+    optimizer = name != "metaseq"  # counts parameters, in an order that it knows of OPT only
+    api.convert(ranks / kind, tmp_path / "out", to=name, optimizer=optimizer)
     assert api.diff(ranks / kind, tmp_path / "out") == []

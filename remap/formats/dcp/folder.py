@@ -11,6 +11,7 @@ from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.dcp import reader, writer
 from remap.formats.dcp.extras import peek
+from remap.formats.dcp.optimizer import is_optimizer, read_optimizer
 from remap.types import Catalog
 
 
@@ -33,7 +34,12 @@ class Dcp:
         catalog = reader.open_folder(path, at, self.name)
         folder = catalog.native
         assert isinstance(folder, reader.Folder)
-        return replace(catalog, peek=partial(peek, folder))
+        has_optimizer = at is None and any(map(is_optimizer, folder.metadata.paths.values()))
+        return replace(
+            catalog,
+            peek=partial(peek, folder),
+            optimizer=partial(read_optimizer, folder) if has_optimizer else None,
+        )
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """One ``.distcp`` file, or several of at most ``options.shard_size`` bytes. Raises UsageError."""

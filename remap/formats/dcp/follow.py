@@ -64,7 +64,7 @@ class Follow:
             raise UsageError(
                 "the optimizer's state of these weights can't follow: the output has them not as they were",
                 problems=sorted(self._stuck),
-                remedy="write the model alone: to a .safetensors file, and from there --to dcp",
+                remedy="leave the optimizer behind with --no-optimizer",
             )
 
 

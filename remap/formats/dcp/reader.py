@@ -72,7 +72,7 @@ def open_folder(path: Path, at: str | None, fmt: str) -> Catalog:
     _check_files(path, used)
     with Items(path) as items:
         entries = {
-            key: Entry(key, TensorSpec(t.dtype, t.shape), _locate(path, name, t, items))
+            key: Entry(key, *locate(path, name, t, items))
             for key, name in selection.names.items()
             for t in (metadata.tensors[name],)
         }
@@ -103,11 +103,13 @@ def _check_files(folder: Path, names: Iterable[str]) -> None:
         )
 
 
-def _locate(folder: Path, name: str, tensor: Tensor, items: Items) -> Location | Scattered:
+def locate(folder: Path, name: str, tensor: Tensor, items: Items) -> tuple[TensorSpec, Location | Scattered]:
+    """What a tensor is, and where its bytes lie. Raises Damaged."""
+    spec = TensorSpec(tensor.dtype, tensor.shape)
     boxes = [
         Box(c.offsets, c.sizes, items.tensor(c.item, TensorSpec(tensor.dtype, c.sizes), name))
         for c in tensor.chunks
     ]
     if not boxes and 0 in tensor.shape:
-        return Location(folder / METADATA, 0)
-    return assemble(TensorSpec(tensor.dtype, tensor.shape), boxes, f"{folder}: {name}")
+        return spec, Location(folder / METADATA, 0)
+    return spec, assemble(spec, boxes, f"{folder}: {name}")

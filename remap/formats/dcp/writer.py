@@ -18,7 +18,9 @@ from remap.formats.dcp.emit import write_metadata
 from remap.formats.dcp.follow import Follow
 from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
+from remap.formats.dcp.optimizer import MODEL, Beside, is_optimizer, nested
 from remap.formats.dcp.reader import METADATA, Folder
+from remap.formats.follow import follow
 from remap.formats.index import split_shards
 from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
 from remap.formats.torch.layout import lay_out_zip
@@ -38,16 +40,24 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
         )
     check_names(tensors)
     folder = source.native if isinstance(source.native, Folder) else None
-    files = _Files(folder, options.under)
+    beside = _optimizer(tensors, source) if options.optimizer and folder is None else None
+    files = _Files(folder, options.under, beside)
+    everything = {**tensors, **beside.tensors} if beside else tensors
     if options.ranks:
-        for key, expr in tensors.items():
+        for key, expr in everything.items():
             files.add(key, expr, _pieces(key, expr, options.ranks))
     else:
-        for number, group in enumerate(split_shards(tensors, options.shard_size)):
+        for number, group in enumerate(split_shards(everything, options.shard_size)):
             for key, expr in group.items():
                 files.add(key, expr, [_Piece(number, 0, key, expr)])
-    files.carry(tensors)
+    files.carry(tensors, optimizer=options.optimizer)
     return files.finish()
+
+
+def _optimizer(tensors: Mapping[str, Expr], source: Catalog) -> Beside | None:
+    """The optimizer's state of a source of another format. Raises UsageError where it can't follow."""
+    state = source.optimizer() if source.optimizer else None
+    return nested(follow(state, tensors)) if state else None
 
 
 class _Piece(NamedTuple):
@@ -106,8 +116,11 @@ class _File:
 class _Files:
     """All files of the folder, and the metadata that grows with them."""
 
-    def __init__(self, folder: Folder | None, under: str | None) -> None:
+    def __init__(self, folder: Folder | None, under: str | None, beside: Beside | None) -> None:
         self._folder = folder
+        self._beside = beside
+        if beside and under is None:
+            under = MODEL
         self._moved = under is not None
         self._place: Path_ = folder.selection.at if folder else ()
         if under is not None:
@@ -116,14 +129,16 @@ class _Files:
         self._tensors: dict[str, Tensor] = {}
         self._objects: dict[str, Item] = {}
         self._paths: dict[str, Path_] = {}
-        self._carries = False
+        self._carries = folder is not None
+        self._left: dict[str, None] = {}
 
     def _file(self, number: int) -> _File:
         return self._files.setdefault(number, _File(f"__{number}_0.distcp"))
 
     def add(self, key: str, expr: Expr, pieces: Iterable[_Piece]) -> None:
         """A tensor, in pieces along its first dimension."""
-        name = dotted((*self._place, key))
+        path = self._beside.paths.get(key) if self._beside else None
+        name = dotted(path or (*self._place, key))
         chunks = []
         for piece in pieces:
             item = self._file(piece.file).add(*_archive(piece.key, piece.expr))
@@ -131,7 +146,7 @@ class _Files:
             offsets = (piece.row, *(0,) * (len(sizes) - 1)) if sizes else ()
             chunks.append(Chunk(offsets, sizes, item))
         self._tensors[name] = Tensor(expr.spec.dtype, expr.spec.shape, tuple(chunks))
-        self._paths[name] = self._path(name, key)
+        self._paths[name] = path or self._path(name, key)
 
     def _path(self, name: str, key: str) -> Path_:
         """The path of a tensor: as it was, else a key of the innermost dict whose name it begins with."""
@@ -144,8 +159,10 @@ class _Files:
         outer = max((p for p in within if name.startswith(f"{dotted(p)}.")), key=len, default=())
         return (*outer, name[len(dotted(outer)) + 1 :] if outer else name)
 
-    def carry(self, tensors: Mapping[str, Expr]) -> None:
+    def carry(self, tensors: Mapping[str, Expr], *, optimizer: bool) -> None:
         """Copy what the source holds beside the tensors; a file of the source is a file of the output."""
+        if self._beside:
+            self._put(self._beside)
         if self._folder is None:
             return
         metadata, selection = self._folder.metadata, self._folder.selection
@@ -156,7 +173,9 @@ class _Files:
         for old, path in metadata.paths.items():
             if old in chosen:
                 continue
-            self._carries = True
+            if not optimizer and is_optimizer(path):
+                self._left[dotted(path[:1])] = None
+                continue
             path = follow.path(path)
             name = dotted(path) if path != metadata.paths[old] else old
             if name in self._paths:
@@ -175,6 +194,12 @@ class _Files:
             raise UsageError("these names are taken by what else the folder holds", problems=sorted(taken))
         follow.check()
 
+    def _put(self, beside: Beside) -> None:
+        """Write the plain values of what came from another format."""
+        for name, value in beside.objects.items():
+            self._paths[name] = beside.paths[name]
+            self._objects[name] = self._file(0).add(*_object_archive(name, value))
+
     def _read(self, name: str) -> object:
         assert self._folder is not None
         with Items(self._folder.path) as items:
@@ -189,7 +214,8 @@ class _Files:
         """All files; ``.metadata`` is the last."""
         metadata = write_metadata(Metadata(self._tensors, self._objects, self._paths))
         files = [f.finish(self._carries) for f in self._files.values()]
-        return [*files, OutFile(METADATA, (Literal(metadata),))]
+        kept = (self._beside.name,) if self._beside else ()
+        return [*files, OutFile(METADATA, (Literal(metadata),), left=tuple(self._left), kept=kept)]
 
 
 def _archive(key: str, expr: Expr) -> tuple[Sequence[Part], Seal | None]:

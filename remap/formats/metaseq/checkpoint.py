@@ -14,9 +14,10 @@ from remap.errors import Damaged, InputError
 from remap.expr import Expr
 from remap.formats.metaseq.check import warnings
 from remap.formats.metaseq.names import Family, check_complete, family
+from remap.formats.metaseq.optimizer import WITHOUT, Optimizer
 from remap.formats.metaseq.part import Part, derived, read_part
 from remap.formats.metaseq.partition import Divider, Partition, divider, load_partition
-from remap.formats.metaseq.shards import MODEL, Place
+from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
 
 _SQUARE = re.compile(r"(?:.*\.)?self_attn\.out_proj\.weight")
 """(D, D / parts) in every part: its shape says how many parts there are."""
@@ -45,6 +46,20 @@ class Checkpoint:
         """Names of the model's buffers, as the shards list them."""
         metadata = self.parts[0].metadata
         return metadata.buffers if metadata else ()
+
+    def optimizers(self) -> list[Optimizer] | None:
+        """The optimizer's state of every part, None where there is none. Raises InputError."""
+        found = [p.optimizer() for p in self.parts]
+        have = [o for o in found if o is not None]
+        if have and len(have) < len(found):
+            lacking = [p.shards[0].path.name for p, o in zip(self.parts, found, strict=True) if o is None]
+            raise InputError(
+                f"model parts without {OPTIMIZER}",
+                where=self.family.first.parent,
+                problems=lacking,
+                remedy=f"fetch the files again, or {WITHOUT}",
+            )
+        return have or None
 
     def divider(
         self,

@@ -12,16 +12,19 @@ is a singleton; ``remap reshard`` makes the other kinds of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from remap.errors import UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
+from remap.formats.metaseq.by_weight import optimizer_by_weight
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
 from remap.formats.metaseq.names import family, leftovers, parse
 from remap.formats.metaseq.shards import OPTIMIZER, State, is_metaseq
-from remap.formats.metaseq.write import singleton
+from remap.formats.metaseq.singleton import singleton
+from remap.formats.metaseq.write import file_key
 from remap.formats.torch import file as torch_file
 from remap.types import Catalog, Entry
 
@@ -75,7 +78,7 @@ class Metaseq:
         if not tensors:
             raise UsageError("there is no tensor to be written")
         like = source.native if isinstance(source.native, Checkpoint) else None
-        return [singleton(options.name or NAME, tensors, source, like)]
+        return [singleton(options.name or NAME, tensors, source, like, optimizer=options.optimizer)]
 
 
 FORMAT = Metaseq()
@@ -127,6 +130,7 @@ def catalog_of(
         native=native,
         peek=lambda name: torch_file.read(first.path, at="model", state_dict=False).plain(name),
         stored=dict(_stored(checkpoint)) if stored else {},
+        optimizer=partial(optimizer_by_weight, checkpoint) if OPTIMIZER in first.extras else None,
     )
 
 
@@ -136,16 +140,11 @@ def _stored(checkpoint: Checkpoint) -> Iterator[tuple[str, Entry]]:
         for shard in part.shards:
             for place, tree in shard.trees.items():
                 for key, entry in tree.items():
-                    yield stored_key(shard.path.name, *place, key), entry
+                    yield file_key(shard.path.name, *place, key), entry
             if isinstance(shard.optimizer, State):
                 for index, slots in shard.optimizer.slots.items():
                     for slot, entry in slots.items():
-                        yield stored_key(shard.path.name, OPTIMIZER, "state", str(index), slot), entry
+                        yield file_key(shard.path.name, OPTIMIZER, "state", str(index), slot), entry
 
 
-def stored_key(file: str, *place: str) -> str:
-    """What a tensor in a file is called where names alone are not enough."""
-    return f"{file}:{'.'.join(place)}"
-
-
-__all__ = ["FORMAT", "Metaseq", "catalog_of", "stored_key"]
+__all__ = ["FORMAT", "Metaseq", "catalog_of"]

@@ -17,6 +17,7 @@ from remap.formats.metaseq.line import Line, cast
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.optimizer import WITHOUT, Optimizer, check_odd
 from remap.formats.metaseq.part import Part
+from remap.formats.metaseq.partition import Divider
 from remap.formats.metaseq.shards import OPTIMIZER, State
 from remap.formats.metaseq.write import NewState, Slot
 
@@ -82,6 +83,12 @@ def named_moments(part: Part, optimizer: Optimizer) -> Named:
         }
         for slot, lines in optimizer.lines.items()
     }
+
+
+def whole_moments(parts: Sequence[Part], optimizers: Sequence[Optimizer], divider: Divider) -> Named:
+    """Every moment of the whole model."""
+    held = [named_moments(p, o) for p, o in zip(parts, optimizers, strict=True)]
+    return {slot: divider.merge([h[slot] for h in held]) for slot in held[0]}
 
 
 def check_reshardable(parts: Sequence[Part], optimizers: Sequence[Optimizer]) -> None:

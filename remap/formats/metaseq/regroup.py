@@ -8,13 +8,12 @@ remaining contents metaseq would load there, too (``checkpoint_utils.py``, ``get
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from remap.dtypes import DType
-from remap.errors import InputError
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile
 from remap.formats.metaseq import moments as mo
@@ -22,10 +21,10 @@ from remap.formats.metaseq.checkpoint import Checkpoint
 from remap.formats.metaseq.line import cast, shard_padding
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.names import FileName
-from remap.formats.metaseq.optimizer import WITHOUT, Optimizer
+from remap.formats.metaseq.optimizer import Optimizer
 from remap.formats.metaseq.part import Part, Tree, derived, flattened
 from remap.formats.metaseq.partition import Divider, Partition
-from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
+from remap.formats.metaseq.shards import MODEL, Place
 from remap.formats.metaseq.units import reshaped, units_of
 from remap.formats.metaseq.write import Content, NewState, facts, write_like
 from remap.formats.torch.file import read
@@ -86,31 +85,20 @@ class Regroup:
         return {place: self.source.merged(self.divider, place) for place in self.source.parts[0].trees}
 
     @cached_property
-    def _optimizers(self) -> list[Optimizer] | None:
+    def _optimizers(self) -> Sequence[Optimizer] | None:
         """The state of every part; None where there is none, or none is wanted."""
         if not self.target.optimizer:
             return None
-        found = [p.optimizer() for p in self.source.parts]
-        have = [o for o in found if o is not None]
-        if have and len(have) < len(found):
-            raise InputError(
-                f"model parts without {OPTIMIZER}",
-                where=self.source.family.first.parent,
-                problems=[
-                    p.shards[0].path.name for p, o in zip(self.source.parts, found, strict=True) if o is None
-                ],
-                remedy=f"fetch the files again, or {WITHOUT}",
-            )
+        have = self.source.optimizers()
         if have and (self.divides or self.target.shards != self.source.shards or not self.target.flat):
             mo.check_reshardable(self.source.parts, have)
-        return have or None
+        return have
 
     @cached_property
-    def _whole_moments(self) -> dict[str, dict[str, Expr]]:
+    def _whole_moments(self) -> mo.Named:
         """Slot -> parameter -> moment of the whole model."""
         assert self._optimizers is not None
-        parts = [mo.named_moments(p, o) for p, o in zip(self.source.parts, self._optimizers, strict=True)]
-        return {slot: self.divider.merge([p[slot] for p in parts]) for slot in parts[0]}
+        return mo.whole_moments(self.source.parts, self._optimizers, self.divider)
 
     def files(self, name: str | None = None) -> Iterator[OutFile]:
         """Every file; ``name`` where there is one only and it is to be called so. Raises InputError."""

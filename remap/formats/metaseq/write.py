@@ -12,20 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from remap.errors import UsageError
 from remap.expr import Expr
-from remap.formats.base import OutFile, TensorBytes
-from remap.formats.metaseq.checkpoint import Checkpoint
+from remap.formats.base import OutFile
 from remap.formats.metaseq.config import CONFIG, set_facts
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.metadata_nodes import edited, fresh
-from remap.formats.metaseq.shards import METADATA, MODEL, OPTIMIZER, Place
-from remap.formats.torch.emit import check_names, emit, new_tensors
-from remap.formats.torch.file import read
+from remap.formats.metaseq.shards import METADATA, OPTIMIZER, Place
+from remap.formats.torch.emit import check_names, new_tensors
 from remap.formats.torch.rebuild import reassemble
 from remap.formats.torch.state import TorchFile
 from remap.pickles.emit import NewTensor
 from remap.pickles.graph import key_of, lookup, mapping_pairs
 from remap.pickles.nodes import Call, Dict, Global, List, Pairs, Text, Value
-from remap.types import Catalog
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,11 @@ def write_like(file: TorchFile, name: str, content: Content) -> OutFile:
     contents = file.contents
     if not contents.little:
         raise UsageError("a big-endian file can't be resharded", where=file.path)
-    exprs = {_key(name, *place, k): e for place, tree in content.trees.items() for k, e in tree.items()}
+    exprs = {file_key(name, *place, k): e for place, tree in content.trees.items() for k, e in tree.items()}
     state = content.optimizer if isinstance(content.optimizer, NewState) else None
     for slot in state.slots if state else ():
         for k, e in slot.tensors.items():
-            exprs[_key(name, OPTIMIZER, "state", str(slot.index), k)] = e
+            exprs[file_key(name, OPTIMIZER, "state", str(slot.index), k)] = e
     check_names(k for tree in content.trees.values() for k in tree)
     nodes, records = new_tensors(exprs, taken=contents.storages)
     root = contents.walked.root
@@ -90,7 +87,7 @@ def write_like(file: TorchFile, name: str, content: Content) -> OutFile:
     for place, tree in content.trees.items():
         old = _at(root, place)
         changed[id(old)] = _state_dict(
-            old, {k: nodes[_key(name, *place, k)] for k in tree}, contents.survey.tensors
+            old, {k: nodes[file_key(name, *place, k)] for k in tree}, contents.survey.tensors
         )
     pairs: Pairs = list(mapping_pairs(root) or ())
     if content.optimizer is None:
@@ -105,7 +102,8 @@ def write_like(file: TorchFile, name: str, content: Content) -> OutFile:
     return replace(reassemble(contents, name, changed, records), carries=True)
 
 
-def _key(file: str, *place: str) -> str:
+def file_key(file: str, *place: str) -> str:
+    """What a tensor at a place of a file is called in what is written."""
     return f"{file}:{'.'.join(place)}"
 
 
@@ -138,7 +136,7 @@ def _optimizer(old: Value, state: NewState, nodes: Mapping[str, NewTensor], name
         like = lookup(held, slot.like)[1]
         pairs: Pairs = []
         for key, value in mapping_pairs(like) or ():
-            new = nodes.get(_key(name, OPTIMIZER, "state", str(slot.index), str(key_of(key))))
+            new = nodes.get(file_key(name, OPTIMIZER, "state", str(slot.index), str(key_of(key))))
             pairs.append((key, value if new is None else new))
         slots.append((slot.index, Dict(pairs)))
     changed: dict[int, Value] = {id(held): _container(held, slots)}
@@ -174,37 +172,6 @@ def _with_metadata(pairs: Pairs, content: Content, changed: dict[int, Value]) ->
     return pairs
 
 
-def singleton(name: str, tensors: Mapping[str, Expr], source: Catalog, like: Checkpoint | None) -> OutFile:
-    """The file ``name`` that holds ``tensors`` as the model: in the likeness of part 0, shard 0 of ``like``,
-    or of the one file of the source, or with no more around it than metaseq asks for."""
-    if like is not None:
-        file = read(like.parts[0].shards[0].path, state_dict=False, at="model")
-        out = write_like(file, name, Content({MODEL: tensors}, facts=facts(1, 1, 0, 0, flat=False)))
-        return _renamed(out, name, file)
-    natives = source.native if isinstance(source.native, tuple) else ()
-    if len(natives) == 1 and isinstance(natives[0], TorchFile) and "cfg" in natives[0].keys:
-        file = natives[0]
-        out = write_like(file, name, Content({MODEL: tensors}, facts=facts(1, 1, 0, 0, flat=False)))
-        return _renamed(out, name, file)
-    around: dict[str, object] = {
-        "cfg": _minimal(source.config),
-        "criterion": None,
-        "optimizer_history": [],
-        "task_state": {},
-        "extra_state": {},
-    }
-    return emit(name, tensors, around, at="model")
-
-
-def _renamed(out: OutFile, name: str, file: TorchFile) -> OutFile:
-    """The same file, its tensors called by their keys alone; it has no state of the optimizer."""
-    prefix = _key(name, *MODEL, "")
-    parts = tuple(
-        TensorBytes(p.key[len(prefix) :], p.expr) if isinstance(p, TensorBytes) else p for p in out.parts
-    )
-    return replace(out, parts=parts, left=tuple(n for n in (OPTIMIZER, METADATA) if n in file.keys))
-
-
 def facts(parts: int, shards: int, part: int, shard: int, *, flat: bool) -> dict[str, object]:
     """What the configuration of one file says of where it belongs. Source: metaseq
     ``modules/megatron/mpu/initialize.py`` (ranks of one shard are adjacent)."""
@@ -214,30 +181,4 @@ def facts(parts: int, shards: int, part: int, shard: int, *, flat: bool) -> dict
         "distributed_rank": shard * parts + part,
         "use_sharded_state": flat,
         "checkpoint_suffix": f"-model_part-{part}",
-    }
-
-
-def _minimal(config: Mapping[str, object]) -> dict[str, object]:
-    """A configuration for a model that metaseq never saw, from that of transformers. Source: metaseq
-    ``models/transformer_lm.py``, transformers ``convert_opt_original_pytorch_checkpoint_to_pytorch.py``."""
-    names = {
-        "decoder_layers": "num_hidden_layers",
-        "decoder_embed_dim": "hidden_size",
-        "decoder_ffn_embed_dim": "ffn_dim",
-        "decoder_attention_heads": "num_attention_heads",
-        "max_target_positions": "max_position_embeddings",
-        "share_decoder_input_output_embed": "tie_word_embeddings",
-        "activation_fn": "activation_function",
-    }
-    known = {ours: config[theirs] for ours, theirs in names.items() if theirs in config}
-    model = {"_name": "transformer_lm_megatron", "arch": "transformer_lm_megatron", "model_parallel_size": 1}
-    return {
-        "common": {"model_parallel_size": 1},
-        "distributed_training": {
-            "distributed_world_size": 1,
-            "distributed_rank": 0,
-            "use_sharded_state": False,
-        },
-        "checkpoint": {"checkpoint_suffix": "-model_part-0"},
-        "model": {**model, "decoder_learned_pos": True, **known},
     }

@@ -6,13 +6,14 @@ with ``weights_only=True`` and with ``mmap=True`` as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from remap.errors import UsageError
-from remap.expr import Expr
+from remap.expr import Expr, is_expr
 from remap.expr.ties import tied_outputs
 from remap.formats.base import OutFile, TensorBytes
 from remap.formats.torch.layout import ALIGNMENT, NewRecord, lay_out_zip
+from remap.formats.torch.locate import Place, dotted
 from remap.formats.torch.state import ODD
 from remap.pickles.build import node_of, ordered_dict
 from remap.pickles.emit import NewTensor, Writer
@@ -32,14 +33,16 @@ def emit(
 ) -> OutFile:
     """A torch file of a state dict, in the order of ``tensors``; the same bytes for the same input.
 
-    extras  plain values (None, bool, int, float, str, list, tuple, dict) at the top level, beside
-            the state dict where ``at`` is given, in it where it is not
+    extras  plain values (None, bool, int, float, str, list, tuple, dict) at the top level, and expressions
+            at any depth in them; beside the state dict where ``at`` is given, in it where it is not
     at      the path of the state dict, ``a.b``; None for the root
 
     Ties among plain sources share a storage. Raises UsageError for keys that UTF-8 can't hold.
     """
-    check_names(tensors)
-    nodes, records = new_tensors(tensors, taken=())
+    inside = {dotted(path): expr for path, expr in _expressions(extras or {}, ())}
+    check_names([*tensors, *inside])
+    made, records = new_tensors({**inside, **tensors}, taken=())
+    nodes = {key: made[key] for key in tensors}
     pairs: dict[str, Value] = dict(nodes)
     if at:
         for part in reversed(at.split(".")):
@@ -49,9 +52,29 @@ def emit(
     for key, value in (extras or {}).items():
         if key in pairs:
             raise UsageError(f"{key!r} is a tensor's key and an extra's", where=name)
-        pairs[key] = node_of(value)
+        pairs[key] = node_of(_with_tensors(value, (key,), made))
     root = _dict(pairs) if at or not nodes else ordered_dict(pairs)
     return lay_out_zip(name, PREFIX, [*skeleton(Writer().write(root)), *records, VERSION])
+
+
+def _expressions(value: object, path: Place) -> Iterator[tuple[Place, Expr]]:
+    """Every expression in a nested value, by its path."""
+    if is_expr(value):
+        yield path, value
+    inside = enumerate(value) if isinstance(value, list) else ()
+    for step, inner in value.items() if isinstance(value, Mapping) else inside:
+        yield from _expressions(inner, (*path, step))
+
+
+def _with_tensors(value: object, path: Place, nodes: Mapping[str, NewTensor]) -> object:
+    """A nested value with nodes for its expressions."""
+    if is_expr(value):
+        return nodes[dotted(path)]
+    if isinstance(value, Mapping):
+        return {k: _with_tensors(v, (*path, k), nodes) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_with_tensors(v, (*path, i), nodes) for i, v in enumerate(value)]
+    return value
 
 
 def _is_state(pairs: Mapping[str, Value], nodes: Mapping[str, NewTensor]) -> bool:
