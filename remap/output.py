@@ -14,7 +14,7 @@ from remap.expr.ties import tied_outputs
 from remap.formats.base import OutFile, TensorBytes
 from remap.plan import Plan
 from remap.receipt import Receipt
-from remap.stream import MEMORY, Staging, write_files
+from remap.stream import MEMORY, Staging, room, write_files
 from remap.types import Catalog, Entry, find_ties
 from remap.verify import check_headers, file_digest
 from remap.verify import digests as digests_of
@@ -66,7 +66,7 @@ def write_output(
     total = sum(f.nbytes for f in what.files)
     before = _stamps(plan.catalog)
     with Staging(destination, plan.catalog, single_file=what.single, overwrite=how.overwrite) as staging:
-        staging.check_room(total)
+        staging.check_room(room(what.files, staging.folder))
         with staging.writing() as folder:
             told = how.progress(len(what.files), total) if how.progress else lambda n: None
             written = write_files(

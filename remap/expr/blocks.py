@@ -44,6 +44,10 @@ NEAR = 1 << 20
 """Bytes. A strided read fetches everything between its first and last element up to this size."""
 
 
+LARGEST = 32 << 20
+"""Bytes that a block takes to compute, at most. Larger ones fall out of the processor's cache."""
+
+
 def evaluate(expr: Expr) -> Tensor:
     """The whole tensor, on the CPU."""
     return _compute(expr, _whole(expr))
@@ -52,20 +56,27 @@ def evaluate(expr: Expr) -> Tensor:
 def blocks(expr: Expr, budget: int) -> Iterator[memoryview]:
     """The row-major bytes of ``expr``, in blocks that take at most ``budget`` bytes to compute
     (or one row of the first dimension, where that takes more)."""
+    return (block(expr, box) for box in boxes(expr, budget))
+
+
+def block(expr: Expr, box: Box) -> memoryview:
+    """The row-major bytes of a box of ``expr``."""
     import torch
 
-    for box in _boxes(expr, budget):
-        block = _compute(expr, box).contiguous()
-        flat = block.as_strided((block.numel(),), (1,))  # one element may carry any stride
-        yield flat.view(torch.uint8).numpy().data
+    found = _compute(expr, box).contiguous()
+    flat = found.as_strided((found.numel(),), (1,))  # one element may carry any stride
+    data: memoryview = flat.view(torch.uint8).numpy().data
+    return data
 
 
 def peak(expr: Expr, budget: int) -> int:
     """Most bytes that ``blocks(expr, budget)`` holds at a time, counted before anything is read."""
-    return max((_cost(expr, box) for box in _boxes(expr, budget)), default=0)
+    return max((_cost(expr, box) for box in boxes(expr, budget)), default=0)
 
 
-def _boxes(expr: Expr, budget: int) -> Iterator[Box]:
+def boxes(expr: Expr, budget: int) -> Iterator[Box]:
+    """``expr`` cut along its first dimension, so that no box takes more than ``budget`` bytes to compute."""
+    budget = min(budget, LARGEST)
     if expr.spec.numel == 0:
         return
     whole = _whole(expr)
@@ -84,7 +95,8 @@ def _whole(expr: Expr) -> Box:
     return tuple((0, n) for n in expr.spec.shape)
 
 
-def _nbytes(expr: Expr, box: Box) -> int:
+def nbytes(expr: Expr, box: Box) -> int:
+    """Bytes of a box of ``expr``."""
     return prod(b - a for a, b in box) * expr.spec.dtype.itemsize
 
 
@@ -93,10 +105,10 @@ def _cost(expr: Expr, box: Box) -> int:
     if isinstance(expr, Take):
         if isinstance(expr.entry.location, Derived):
             return _cost(expr.entry.location.expr, box)
-        return 2 * _nbytes(expr, box) + NEAR  # what is read, and the elements picked from it
+        return 2 * nbytes(expr, box) + NEAR  # what is read, and the elements picked from it
     if isinstance(expr, (Slice, Permute)):
         return _cost(expr.of, _need(_needed(expr, box)[0]))  # views
-    own = _nbytes(expr, box)
+    own = nbytes(expr, box)
     if isinstance(expr, Sum):
         own += 3 * 8 * prod(b - a for a, b in box)  # total, part and new total in double precision
     if isinstance(expr, (LowRank, Times, Normed)):

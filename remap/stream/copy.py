@@ -1,148 +1,86 @@
 """One task: bytes are read into a buffer, summed there, and written from there.
 
-``copy_file_range`` would save a copy and leave nothing to take the digest of.
+``copy_file_range`` would save a copy and leave nothing to take the digest of. Where the file system lets
+files share blocks, the bytes are read and summed, and not written at all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-
-import xxhash
-from zlib_ng.zlib_ng import crc32  # fifteen times the speed of zlib's, which would halve a copy's
+from typing import NamedTuple
 
 from remap.expr import blocks
-from remap.formats.base import CopiedBytes, Literal, Part, TensorBytes
-from remap.stream.read import BUFFER, Sources, belied, read_runs
-from remap.stream.work import Piece, Task, runs_of
-
-Progress = Callable[[int], None]
-
-
-class Sum:
-    """What is taken of a part while its bytes pass: xxh3 of tensors, CRC-32 where anyone asks."""
-
-    def __init__(self, part: Part, sealed: bool) -> None:
-        self._expected = _expected_crc(part)
-        self._crc = 0 if sealed or self._expected is not None else None
-        self._hash = xxhash.xxh3_128() if isinstance(part, TensorBytes) else None
-        self._part = part
-
-    def add(self, data: memoryview | bytes) -> None:
-        if self._hash is not None:
-            self._hash.update(data)
-        if self._crc is not None:
-            self._crc = crc32(data, self._crc)
-
-    @property
-    def crc(self) -> int:
-        return self._crc or 0
-
-    @property
-    def digest(self) -> str | None:
-        return self._hash.hexdigest() if self._hash else None
-
-    def check(self) -> None:
-        """Raise Damaged where the source's own checksum disagrees with its bytes."""
-        if self._expected is not None and self.crc != self._expected:
-            file, name = _origin(self._part)
-            raise belied(self.crc, self._expected, f"{file}: {name}")
+from remap.expr.ranges import Run
+from remap.formats.base import Literal, Part, TensorBytes
+from remap.stream.read import Sources, read_runs
+from remap.stream.sharing import Sharing
+from remap.stream.sink import Progress, Sink
+from remap.stream.sums import Sum, Summed, Turns
+from remap.stream.work import BlockTask, Task, runs_of
+from remap.types import Span
 
 
-def _expected_crc(part: Part) -> int | None:
-    if isinstance(part, CopiedBytes):
-        return part.crc32
-    if isinstance(part, TensorBytes):
-        entry = getattr(part.expr, "entry", None)
-        return entry.location.crc32 if entry and entry.location else None
-    return None
+class Target(NamedTuple):
+    """A file that is being written: its path, whether it is sealed, and which sources it may share with."""
+
+    path: Path
+    sealed: bool
+    sharing: Sharing
 
 
-def _origin(part: Part) -> tuple[Path | None, str]:
-    if isinstance(part, CopiedBytes):
-        return part.file, f"bytes {part.offset} to {part.offset + part.nbytes}"
-    if isinstance(part, TensorBytes):
-        entry = getattr(part.expr, "entry", None)
-        if entry and entry.location:
-            return entry.location.file, entry.key
-    return None, ""
-
-
-class Sink:
-    """Gathers bytes in a buffer and writes it out when full, from ``offset`` of ``fd`` on."""
-
-    def __init__(self, fd: int, offset: int, progress: Progress) -> None:
-        self._fd = fd
-        self._offset = offset
-        self._view = memoryview(bytearray(BUFFER))
-        self._filled = 0
-        self._progress = progress
-
-    def room(self) -> memoryview:
-        """The free part of the buffer, never empty; ``took`` says how much of it was filled."""
-        if self._filled == BUFFER:
-            self.flush()
-        return self._view[self._filled :]
-
-    def took(self, nbytes: int) -> None:
-        """``nbytes`` were put at the start of ``room()``."""
-        self._filled += nbytes
-
-    def write(self, data: memoryview | bytes) -> None:
-        """Append ``data``; large data passes the buffer by."""
-        if len(data) > BUFFER - self._filled:
-            self.flush()
-        if len(data) > BUFFER:
-            self._put(memoryview(data))
-            return
-        self._view[self._filled : self._filled + len(data)] = data
-        self._filled += len(data)
-
-    def flush(self) -> None:
-        """Write what is gathered."""
-        self._put(self._view[: self._filled])
-        self._filled = 0
-
-    def _put(self, data: memoryview) -> None:
-        while data:
-            n = os.pwrite(self._fd, data, self._offset)
-            self._offset += n
-            data = data[n:]
-            self._progress(n)
-
-
-def run_task(task: Task, path: Path, sealed: bool, budget: int, progress: Progress) -> dict[int, Sum]:
-    """Write the task's pieces to ``path``; the sums of its parts by their number in the file."""
-    fd = os.open(path, os.O_WRONLY)
+def run_task(task: Task, target: Target, budget: int, progress: Progress) -> dict[int, Summed]:
+    """Write the task's parts; the sums of each by its number in the file."""
+    fd = os.open(target.path, os.O_WRONLY)
+    sums: dict[int, Summed] = {}
     try:
-        return _write(task, fd, sealed, budget, progress)
+        with Sources() as sources:
+            sink = Sink(fd, task.offset, sources.fd, progress)
+            for number, part in enumerate(task.parts, task.first):
+                total = Sum(part, target.sealed)
+                _write(part, sink, total, sources, target.sharing, budget)
+                sums[number] = total.done()
+            sink.flush()
     finally:
         os.close(fd)
-
-
-def _write(task: Task, fd: int, sealed: bool, budget: int, progress: Progress) -> dict[int, Sum]:
-    sums: dict[int, Sum] = {}
-    sink = Sink(fd, task.offset, progress)
-    with Sources() as sources:
-        for piece in task.pieces:
-            sums[piece.number] = total = Sum(piece.part, sealed)
-            if isinstance(piece.part, Literal):
-                total.add(piece.part.data)
-                sink.write(piece.part.data)
-            elif (runs := runs_of(piece.part)) is None:
-                _compute(piece, sink, total, budget)
-            else:
-                for data in read_runs(runs, sources, sink.room):
-                    total.add(data)
-                    sink.took(len(data))
-            total.check()
-    sink.flush()
     return sums
 
 
-def _compute(piece: Piece, sink: Sink, total: Sum, budget: int) -> None:
-    assert isinstance(piece.part, TensorBytes)
-    for block in blocks.blocks(piece.part.expr, budget):
-        total.add(block)
-        sink.write(block)
+def run_block(task: BlockTask, target: Target, turns: Turns, progress: Progress) -> dict[int, Summed]:
+    """Compute a block and write it; the tensor's sums once it is the last."""
+    data = blocks.block(task.part.expr, task.box)
+    fd = os.open(target.path, os.O_WRONLY)
+    try:
+        with Sources() as sources:
+            sink = Sink(fd, task.offset, sources.fd, progress)
+            sink.write(data)
+            sink.flush()
+    finally:
+        os.close(fd)
+    turns.add(task.number, data)
+    return {task.first: turns.done()} if task.number == task.count - 1 else {}
+
+
+def _write(part: Part, sink: Sink, total: Sum, sources: Sources, sharing: Sharing, budget: int) -> None:
+    runs = runs_of(part)
+    if isinstance(part, Literal):
+        total.add(part.data)
+        sink.write(part.data)
+    elif runs is None:
+        assert isinstance(part, TensorBytes)
+        for block in blocks.blocks(part.expr, budget):
+            total.add(block)
+            sink.write(block)
+    elif (span := _whole(runs)) and sink.shares(span) and span.file in sharing:
+        for data in read_runs(runs, sources, sink.scratch):
+            total.add(data)
+        sink.share(span)
+    else:
+        for data in read_runs(runs, sources, sink.room):
+            total.add(data)
+            sink.took(len(data))
+
+
+def _whole(runs: list[Run]) -> Span | None:
+    """The one stretch of a file that the runs are, None where they are more, or none."""
+    return runs[0] if len(runs) == 1 and isinstance(runs[0], Span) else None

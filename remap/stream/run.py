@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 from remap.errors import UsageError
+from remap.expr import blocks
 from remap.formats.base import OutFile, TensorBytes
-from remap.stream.copy import Progress, Sum, run_task
-from remap.stream.work import Task, needs, tasks
+from remap.stream import work
+from remap.stream.copy import Target, run_block, run_task
+from remap.stream.disk import reserve
+from remap.stream.sharing import Sharing
+from remap.stream.sink import Progress
+from remap.stream.sums import Summed, Turns
+from remap.stream.work import BlockTask, Place, Task
 
 MEMORY = 1 << 30
 """Bytes that computed blocks may take together, unless the user says otherwise."""
@@ -51,11 +57,15 @@ def write_files(
 
     Raises UsageError where a block can't fit, Damaged where a source's bytes are wrong, OSError.
     """
-    jobs, budget = _share(files, jobs, memory)
-    paths = [_create(folder, f) for f in files]
-    sums = _run(list(tasks(files)), files, paths, jobs, budget, progress)
-    for number, (file, path) in enumerate(zip(files, paths, strict=True)):
-        _finish(path, folder / file.name, file, [sums[number, i].crc for i in range(len(file.parts))], sync)
+    computed = work.computed(files)
+    jobs, budget = _share(computed, jobs, memory)
+    sharing = Sharing(folder)
+    targets = [Target(_create(folder, f, sharing), f.seal is not None, sharing) for f in files]
+    todo = work.largest_first(list(work.tasks(files, computed, budget)))
+    sums = _run(todo, targets, jobs, budget, progress)
+    for number, (file, target) in enumerate(zip(files, targets, strict=True)):
+        crcs = [sums[number, i].crc for i in range(len(file.parts))]
+        _finish(target.path, folder / file.name, file, crcs, sync)
     digests = {
         part.key: digest
         for number, file in enumerate(files)
@@ -65,12 +75,13 @@ def write_files(
     return Written(digests, {f.name: f.nbytes for f in files})
 
 
-def _share(files: Sequence[OutFile], jobs: int | None, memory: int) -> tuple[int, int]:
+def _share(computed: Mapping[Place, TensorBytes], jobs: int | None, memory: int) -> tuple[int, int]:
     """How many threads, and the bytes that each may compute with."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"{jobs} threads can't do anything", remedy="give --jobs 1 or more")
     jobs = jobs or default_jobs()
-    large = {k: n for k, n in needs(files, memory // jobs).items() if n > memory // jobs}
+    needs = {p.key: blocks.peak(p.expr, memory // jobs) for p in computed.values()}
+    large = {k: n for k, n in needs.items() if n > memory // jobs}
     if not large:
         return jobs, memory // jobs
     most = max(large.values())
@@ -84,15 +95,19 @@ def _share(files: Sequence[OutFile], jobs: int | None, memory: int) -> tuple[int
     return jobs, memory // jobs
 
 
-def _create(folder: Path, file: OutFile) -> Path:
-    """An empty file of the right size, under the name of an unfinished one."""
+def _create(folder: Path, file: OutFile, sharing: Sharing) -> Path:
+    """A file of the right size, under the name of an unfinished one; its blocks are set aside but for those
+    that it will share."""
     path = folder / f"{file.name}{UNFINISHED}"
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{file.name!r} lies outside the destination")
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        os.truncate(fd, file.nbytes)
+        if sharing.bytes_of(file):
+            os.truncate(fd, file.nbytes)
+        else:
+            reserve(fd, file.nbytes)
     finally:
         os.close(fd)
     return path
@@ -112,32 +127,38 @@ def _finish(path: Path, final: Path, file: OutFile, crcs: Sequence[int], sync: b
 
 
 def _run(
-    work: list[Task],
-    files: Sequence[OutFile],
-    paths: Sequence[Path],
+    todo: Sequence[Task | BlockTask],
+    targets: Sequence[Target],
     jobs: int,
     budget: int,
     progress: Progress,
-) -> dict[tuple[int, int], Sum]:
+) -> dict[Place, Summed]:
     """Every task, on ``jobs`` threads. An error, or Ctrl-C, stops them at their next write."""
     stop = Event()
+    turns: dict[Place, Turns] = {}
 
     def told(nbytes: int) -> None:
         if stop.is_set():
             raise InterruptedError
         progress(nbytes)
 
-    sums: dict[tuple[int, int], Sum] = {}
+    def run(task: Task | BlockTask) -> dict[int, Summed]:
+        target = targets[task.file]
+        if isinstance(task, Task):
+            return run_task(task, target, budget, told)
+        return run_block(task, target, turns[task.file, task.first], told)
+
+    for task in todo:
+        if isinstance(task, BlockTask) and task.number == 0:
+            turns[task.file, task.first] = Turns(task.part, targets[task.file].sealed, stop.is_set)
+    sums: dict[Place, Summed] = {}
     pool = ThreadPoolExecutor(jobs)
     try:
-        futures: dict[Future[dict[int, Sum]], Task] = {}
-        for task in work:
-            sealed = files[task.file].seal is not None
-            futures[pool.submit(run_task, task, paths[task.file], sealed, budget, told)] = task
+        futures = {pool.submit(run, task): task.file for task in todo}
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in sorted(done, key=lambda f: f.exception() is None):  # errors first
             for number, total in future.result().items():
-                sums[futures[future].file, number] = total
+                sums[futures[future], number] = total
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)

@@ -2,47 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from remap.expr import Expr, Take, blocks, ranges
+from remap.expr import Take, blocks, ranges
+from remap.expr.products import Box
 from remap.formats.base import CopiedBytes, OutFile, Part, TensorBytes
-from remap.types import Scattered, Span
+from remap.types import Location, Scattered, Span
 
 TASK_BYTES = 64 << 20
 """Small parts are gathered into tasks of about this size; a larger part is a task of its own."""
 
+LARGE = 64 << 20
+"""Bytes. Tasks from here on are begun first."""
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a file, and its number in it."""
-
-    number: int
-    part: Part
+Place = tuple[int, int]
+"""A part: the number of its file, and its own number in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Pieces that follow one another in file number ``file``, from ``offset`` on."""
+    """Parts that follow one another in file number ``file``; number ``first`` begins at ``offset``."""
 
     file: int
     offset: int
-    pieces: tuple[Piece, ...]
+    first: int
+    parts: tuple[Part, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(p.nbytes for p in self.parts)
 
 
-def tasks(files: Sequence[OutFile]) -> Iterator[Task]:
-    """Every byte of ``files`` in tasks, in order."""
+@dataclass(frozen=True, slots=True)
+class BlockTask:
+    """Block ``number`` of ``count`` of a computed tensor, which is part ``first`` of its file."""
+
+    file: int
+    offset: int
+    first: int
+    part: TensorBytes
+    box: Box
+    number: int
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.part.nbytes
+
+
+def tasks(
+    files: Sequence[OutFile], computed: Collection[Place] = (), budget: int = 0
+) -> Iterator[Task | BlockTask]:
+    """Every byte of ``files`` in tasks, in order. A large tensor among the ``computed`` is a task for each
+    block of at most ``budget`` bytes, so that all threads work on it."""
     for number, file in enumerate(files):
-        gathered: list[Piece] = []
-        start = offset = 0
+        first = start = offset = 0
         for i, part in enumerate(file.parts):
-            if gathered and offset + part.nbytes - start > TASK_BYTES:
-                yield Task(number, start, tuple(gathered))
-                gathered, start = [], offset
-            gathered.append(Piece(i, part))
+            large = part.nbytes > TASK_BYTES and (number, i) in computed
+            if i > first and (large or offset + part.nbytes - start > TASK_BYTES):
+                yield Task(number, start, first, file.parts[first:i])
+                first, start = i, offset
+            if large and isinstance(part, TensorBytes):
+                yield from _block_tasks(number, offset, i, part, budget)
+                first, start = i + 1, offset + part.nbytes
             offset += part.nbytes
-        if gathered:
-            yield Task(number, start, tuple(gathered))
+        if first < len(file.parts):
+            yield Task(number, start, first, file.parts[first:])
+
+
+def _block_tasks(file: int, offset: int, number: int, part: TensorBytes, budget: int) -> Iterator[BlockTask]:
+    boxes = list(blocks.boxes(part.expr, budget))
+    for i, box in enumerate(boxes):
+        yield BlockTask(file, offset, number, part, box, i, len(boxes))
+        offset += blocks.nbytes(part.expr, box)
+
+
+def largest_first(work: Sequence[Task | BlockTask]) -> list[Task | BlockTask]:
+    """Large tensors before all else, so that no thread is left alone with one; the rest in order."""
+    return sorted(work, key=lambda task: -max(task.nbytes, LARGE))
 
 
 def runs_of(part: Part) -> list[ranges.Run] | None:
@@ -57,16 +95,29 @@ def runs_of(part: Part) -> list[ranges.Run] | None:
     return []
 
 
-def needs(files: Sequence[OutFile], budget: int) -> dict[str, int]:
-    """Key -> most bytes that are held while its tensor is computed in blocks of about ``budget``."""
+def stretch(part: Part) -> Span | None:
+    """The one stretch of a source that a part is, None where it is more, or to be looked into."""
+    if isinstance(part, CopiedBytes):
+        return Span(part.file, part.offset, part.nbytes)
+    if isinstance(part, TensorBytes) and isinstance(part.expr, Take):
+        where = part.expr.entry.location
+        if isinstance(where, Location) and where.strides is None:
+            return Span(where.file, where.offset, part.nbytes)
+    return None
+
+
+def computed(files: Sequence[OutFile]) -> dict[Place, TensorBytes]:
+    """The tensors that are no runs."""
     return {
-        p.key: blocks.peak(p.expr, budget)
-        for f in files
-        for p in f.parts
-        if isinstance(p, TensorBytes) and not _is_listed(p.expr) and ranges.lower(p.expr) is None
+        (number, i): part
+        for number, file in enumerate(files)
+        for i, part in enumerate(file.parts)
+        if isinstance(part, TensorBytes)
+        and not (stretch(part) or _is_listed(part))
+        and ranges.lower(part.expr) is None
     }
 
 
-def _is_listed(expr: Expr) -> bool:
+def _is_listed(part: TensorBytes) -> bool:
     """True where the reader says which bytes a tensor is: maybe a million runs, and nothing to compute."""
-    return isinstance(expr, Take) and isinstance(expr.entry.location, Scattered)
+    return isinstance(part.expr, Take) and isinstance(part.expr.entry.location, Scattered)
