@@ -3,8 +3,8 @@
     scale = alpha / r, or alpha / sqrt(r) with use_rslora
 
 A file that keeps ``alpha`` beside the factors (kohya) has the word; then ``alpha_pattern`` and
-``lora_alpha`` of the configuration; then the rank, as diffusers' loaders take it. Sources: peft 0.21 ``tuners/lora/layer.py``
-(``update_layer``), ``utils/other.py`` (``get_pattern_key``).
+``lora_alpha`` of the configuration; then the rank, as diffusers' loaders take it. Sources: peft 0.21
+``tuners/lora/layer.py`` (``update_layer``), ``utils/other.py`` (``get_pattern_key``).
 """
 
 from __future__ import annotations

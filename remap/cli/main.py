@@ -22,6 +22,7 @@ COMMANDS = {
     "diff": "compare two checkpoints",
     "verify": "re-read an output against its receipt",
     "rules": "list, show, check and test rule packs",
+    "adapter": "extract, graft, migrate and merge adapters",
 }
 """Name -> summary. The command is in ``remap.cli.<name>``, as ``command``."""
 
