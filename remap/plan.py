@@ -5,7 +5,8 @@
 ``packs`` compose in order; ``inverse`` runs them in reverse order, each undone. Without packs the plan is
 the identity. ``params`` are the user's (``-p``), ``remembered`` what a source's receipt says of each pack
 (``{pack: {param: value}}``: the ``params`` of its steps). ``again`` names rules that may be applied to
-keys that look converted already. ``cast`` changes floats only. ``partial`` keys (an example) need not make
+keys that look converted already. ``ride`` has partition classes follow the keys; ``spare`` are names of
+``params`` that others than the packs take. ``cast`` changes floats only. ``partial`` keys (an example) need not make
 every rule fire. A ``tolerant`` plan is for an audit: what a conversion would refuse is among its troubles.
 Entries without a location (a key list) plan as well. Raises UsageError, PlanError.
 """
@@ -13,7 +14,7 @@ Entries without a location (a key list) plan as well. Raises UsageError, PlanErr
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,10 +25,12 @@ from remap.expr import Cast, Expr, Take, takes
 from remap.packs.applying.compose import After, Applied, Run
 from remap.packs.applying.gather import Made
 from remap.packs.applying.params import Given, check_explicit
+from remap.packs.applying.riding import Ride, Riding
 from remap.packs.applying.trouble import Trouble, Troubles
 from remap.packs.language.pack import Direction, Pack, Rule
 from remap.packs.language.schema import suggestion
 from remap.packs.matching.keyset import KeySet
+from remap.partitions.base import Partition
 from remap.types import Catalog
 
 VERSION = 1
@@ -41,6 +44,7 @@ class Output:
     rule     the rules that led here, joined by `` > ``; empty where there was no pack
     sources  the source keys that it reads
     op       ``copy``, ``keep``, ``rename``, or the ops by name
+    partition  how ranks divide it, where that was asked for and is known
     """
 
     key: str
@@ -48,6 +52,7 @@ class Output:
     rule: str
     sources: tuple[str, ...]
     op: str
+    partition: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +134,12 @@ def make_plan(
     cast: DType | None = None,
     partial: bool = False,
     tolerant: bool = False,
+    ride: Ride | None = None,
+    spare: Collection[str] = (),
 ) -> Plan:
     """Compile the conversion of ``catalog`` by ``packs``. Raises UsageError, PlanError."""
     with _uncollected():
-        return _make(catalog, packs, inverse, params, remembered, again, cast, partial, tolerant)
+        return _make(catalog, packs, inverse, params, remembered, again, cast, partial, tolerant, ride, spare)
 
 
 @contextmanager
@@ -164,18 +171,21 @@ def _make(
     cast: DType | None,
     partial: bool,
     tolerant: bool,
+    ride: Ride | None,
+    spare: Collection[str],
 ) -> Plan:
     chain = tuple(packs)
-    check_explicit(chain, params or {})
+    check_explicit(chain, params or {}, spare)
     twice = frozenset(again)
     _check_again(chain, twice)
     direction: Direction = "inverse" if inverse else "forward"
-    table = _Table(catalog)
+    table = _Table(catalog, ride)
     troubles = Troubles(tolerant)
     runs: list[list[Applied]] = []
     for pack in reversed(chain) if inverse else chain:
         given = Given(params or {}, (remembered or {}).get(pack.name, {}), catalog.config)
         runs.append(Run(pack, direction, given, twice, partial, troubles).on(table))
+        table.arrive(pack.source_layout if inverse else pack.target_layout)
     return Plan(
         catalog=catalog,
         outputs=tuple(table.outputs(cast)),
@@ -251,11 +261,12 @@ class _Trail:
 class _Table:
     """The keys with their expressions, as stage after stage is applied."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, ride: Ride | None) -> None:
         self.keys = KeySet(catalog.entries)
         self.exprs: list[Expr] = [Take(e) for e in catalog.entries.values()]
         self.trails = [_Trail()] * len(self.exprs)
         self.drops: list[Drop] = []
+        self.riding = Riding([catalog.partitions.get(k) for k in self.keys.keys], ride) if ride else None
 
     def advance(self, after: After) -> None:
         rules = after.outcome.rules
@@ -277,15 +288,23 @@ class _Table:
             exprs.append(self.exprs[origin])
             trails.append(self.trails[origin].then(rule, rule.does))
         self.keys, self.exprs, self.trails = after.keys, exprs, trails
+        if self.riding:
+            self.riding.advance(after)
+
+    def arrive(self, layout: str | None) -> None:
+        """A pack is done, whose keys are those of ``layout``."""
+        if self.riding:
+            self.riding.arrive(layout, self.keys.keys, self.exprs)
 
     def outputs(self, cast: DType | None) -> Iterable[Output]:
-        for key, expr, trail in zip(self.keys.keys, self.exprs, self.trails, strict=True):
+        classes = self.riding.classes if self.riding else [None] * len(self.exprs)
+        for key, expr, trail, cls in zip(self.keys.keys, self.exprs, self.trails, classes, strict=True):
             sources = (expr.entry.key,) if isinstance(expr, Take) else _sources(expr)
             op = trail.op
             if cast is not None and expr.spec.dtype.is_float and expr.spec.dtype != cast:
                 expr = Cast(expr, cast)
                 op = "cast" if op in ("copy", "keep", "rename") else f"{op} > cast"
-            yield Output(key, expr, trail.rule, sources, op)
+            yield Output(key, expr, trail.rule, sources, op, cls)
 
 
 def _sources(expr: Expr) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ The table belongs to the caller (``plan``): here only names are known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from remap.expr import Expr
@@ -46,11 +46,13 @@ class After:
     """What a stage makes of a table: new keys in order, and where each comes from.
 
     origins  the place of the key before, or the tensor that ops made
+    numbers  the pack's parameters that are numbers
     """
 
     outcome: Outcome
     keys: KeySet
     origins: list[int | Made]
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Run:
         if len(set(after.keys.keys)) != len(after.keys):
             after = self._without_collisions(pack, after)
         specs = {c.place: table.exprs[c.place].spec for c in outcome.claimed}
-        table.advance(after)
+        table.advance(replace(after, numbers=values.numbers))
         if len(self.troubles.found) > known:
             return  # there is no way back from what did not fit
         undo = bind(_rules(stage, other(self.direction), values), values.values, pack.params, pack.file)

@@ -6,7 +6,7 @@ receipt remembers, config.json, what the keys show (a count, a name that is pres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from remap.errors import PlanError, UsageError
@@ -225,9 +225,9 @@ def captured(template: Template, keys: KeySet, most: int | None = None) -> set[t
     return found
 
 
-def check_explicit(packs: tuple[Pack, ...], explicit: Mapping[str, str]) -> None:
-    """Raise UsageError for ``-p`` names that no pack of the chain has."""
-    known = sorted(frozenset[str]().union(*(p.all_params for p in packs)))
+def check_explicit(packs: tuple[Pack, ...], explicit: Mapping[str, str], spare: Collection[str] = ()) -> None:
+    """Raise UsageError for ``-p`` names that no pack of the chain has, and that are not ``spare``."""
+    known = sorted(frozenset[str](spare).union(*(p.all_params for p in packs)))
     strange = [n for n in explicit if n not in known]
     if strange:
         raise UsageError(
