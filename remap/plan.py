@@ -191,7 +191,7 @@ def _make(
         outputs=tuple(table.outputs(cast)),
         drops=tuple(table.drops),
         steps=tuple(_step(run) for run in runs),
-        notes=tuple(note for run in runs for note in _notes(run)),
+        notes=(*(note for run in runs for note in _notes(run)), *_unconfirmed(chain)),
         cast=cast,
         troubles=tuple(troubles.found.values()),
     )
@@ -224,6 +224,14 @@ def _notes(applied: Iterable[Applied]) -> Iterable[str]:
             origin = a.values.origins[name]
             if origin != "default":
                 yield f"{a.pack.name}: {name} = {value} ({origin})"
+
+
+def _unconfirmed(packs: Iterable[Pack]) -> Iterable[str]:
+    """What the authors of the rules have still to make sure of."""
+    for pack in packs:
+        for rule in pack.all_rules:
+            if rule.confirm:
+                yield f"rule {rule.id} of {pack.name} is not confirmed: {rule.confirm}"
 
 
 @dataclass(frozen=True)

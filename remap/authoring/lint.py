@@ -129,6 +129,13 @@ def _inverse(pack: Pack) -> Iterator[PackFinding]:
                 )
 
 
+def _unconfirmed(pack: Pack) -> Iterator[PackFinding]:
+    """Nothing is left open."""
+    for rule in pack.own_rules:
+        if rule.confirm:
+            yield _at(pack, rule, "unconfirmed", f"{rule.confirm}; make sure, then delete confirm:")
+
+
 def _unused_params(pack: Pack) -> Iterator[PackFinding]:
     """Each parameter is used."""
     used: set[str] = set()
@@ -187,6 +194,7 @@ CHECKS: tuple[Check, ...] = (
     _examples,
     _values,
     _inverse,
+    _unconfirmed,
     _unused_params,
     _overlap,
     _same_target,

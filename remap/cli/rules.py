@@ -111,7 +111,8 @@ def schema(output: Path | None) -> None:
 def infer(a: Path, b: Path, name: str, output: Path | None) -> None:
     """Propose a pack that makes B's keys of A's: two checkpoints, or their key lists.
 
-    Where both have weights, equal bytes prove a rename. What could not be explained is said; exit code 1.
+    Where both have weights, equal bytes prove a rename. What names and shapes can't say is written as
+    confirm:, and lint asks for it. What could not be explained is said; exit code 1.
     """
     from remap import api
     from remap.authoring.inference import infer
@@ -124,6 +125,8 @@ def infer(a: Path, b: Path, name: str, output: Path | None) -> None:
     for title, keys in (("nothing makes", found.missing), ("nothing uses", found.unused)):
         if keys:
             terminal.note(f"{title} {len(keys):,}: {', '.join(keys[:8])}{', ...' * (len(keys) > 8)}")
+    for rule, what in found.confirm.items():
+        terminal.note(f"to be confirmed, rule {rule}: {what}")
     if found.problem:
         terminal.note(f"the pack does not run on {a} as it is: {found.problem}")
     if found.missing or found.problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from remap.ops.arithmetic import Num
 from remap.ops.base import Op
 from remap.ops.parts.qkv import NAMES, FuseQkvOp, SplitQkvOp
 
@@ -45,6 +46,8 @@ def _plain(value: object) -> object:
     """Sizes as text, types by their short names."""
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
+    if isinstance(value, Num):
+        return value.value
     if isinstance(value, (int, float, str)):
         return value
     short = getattr(value, "short", None)
@@ -53,8 +56,8 @@ def _plain(value: object) -> object:
 
 def _rotary(op: Any) -> dict[str, object]:
     ways = ("interleaved", "half") if op.to_half else ("half", "interleaved")
-    found: dict[str, object] = {"heads": str(op.heads), "from": ways[0], "to": ways[1]}
-    return found if op.dim is None else {**found, "rotary_dim": str(op.dim)}
+    found: dict[str, object] = {"heads": _plain(op.heads), "from": ways[0], "to": ways[1]}
+    return found if op.dim is None else {**found, "rotary_dim": _plain(op.dim)}
 
 
 def _rounding(op: Any) -> dict[str, object]:
@@ -63,7 +66,11 @@ def _rounding(op: Any) -> dict[str, object]:
 
 def _qkv(op: FuseQkvOp | SplitQkvOp) -> dict[str, object]:
     how = op.how
-    found: dict[str, object] = {"layout": how.layout, "heads": str(how.heads), "kv_heads": str(how.kv_heads)}
+    found: dict[str, object] = {
+        "layout": how.layout,
+        "heads": _plain(how.heads),
+        "kv_heads": _plain(how.kv_heads),
+    }
     return found if how.order == NAMES else {**found, "order": list(how.order)}
 
 

@@ -55,5 +55,8 @@ def test_every_op_has_a_line() -> None:
     assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == sorted(OPS)
 
 
-def test_the_table_of_inference_is_what_it_does() -> None:
-    assert "\n".join(table()) in PAGE
+def test_the_table_of_inference_is_what_it_does_and_by_names_says_what_to_confirm() -> None:
+    lines = list(table())
+    assert "\n".join(lines) in PAGE
+    rows = [line.split("|")[3:6] for line in lines[2:]]
+    assert all(int(sources) - int(right) <= int(confirm) for sources, confirm, right in rows)

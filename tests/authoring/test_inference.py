@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -158,3 +159,133 @@ def test_leftovers_are_told_by_template(tmp_path: Path) -> None:
     found = infer(saved(tmp_path, "a", {**w, **masks}), saved(tmp_path, "b", w))
     assert '- "h.{i:int}.mask"' in found.text
     assert (found.explained, len(found.unused), found.problem) == (12, 12, None)
+
+
+def experts(*parts: str) -> dict[str, torch.Tensor]:
+    """Two layers of 12 experts; all parts but ``down`` are [6, 4]."""
+    torch.manual_seed(0)
+    return {
+        f"l.{i}.moe.experts.{e}.{p}.weight": torch.randn(4, 6) if p == "down" else torch.randn(6, 4)
+        for i in range(2)
+        for e in range(12)
+        for p in parts
+    }
+
+
+def stacked(tensors: Mapping[str, torch.Tensor], part: str, i: int) -> torch.Tensor:
+    return torch.stack([tensors[f"l.{i}.moe.experts.{e}.{part}.weight"] for e in range(12)])
+
+
+def both_ways(tmp_path: Path, apart: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]) -> list[str]:
+    """The packs inferred there and back, both of which explain everything by bytes."""
+    a, b = saved(tmp_path, "a", apart), saved(tmp_path, "b", whole)
+    texts = []
+    for source, target in ((a, b), (b, a)):
+        found = infer(source, target)
+        count = len(target.entries)
+        assert (found.explained, found.proved, found.unused, found.problem) == (count, count, (), None)
+        made = read(found.text.encode(), "i.yaml")
+        assert [str(f) for f in (*run_examples(made), *lint(made))] == []
+        texts.append(found.text)
+    return texts
+
+
+def test_experts_are_stacked_by_content_gate_and_up_in_one(tmp_path: Path) -> None:
+    apart = experts("w1", "w3", "down")
+    whole = {}
+    for i in range(2):
+        both = [stacked(apart, "w1", i), stacked(apart, "w3", i)]
+        whole |= {f"l.{i}.mlp.gate_up": torch.cat(both, 1), f"l.{i}.mlp.down": stacked(apart, "down", i)}
+    there, back = both_ways(tmp_path, apart, whole)
+    assert '- "l.{i:int}.moe.experts.{e:int}.w1.weight"' in there
+    assert re.search(r"- concat:\s+dim: 0\s+- stack:\s+over: e", there)
+    assert re.search(r"- unstack:\s+dim: 0\s+over: e\s+- split:", back)
+
+
+def test_experts_are_stacked_by_content_transposed(tmp_path: Path) -> None:
+    apart = experts("gate", "up", "down")
+    whole = {}
+    for i in range(2):
+        both = torch.cat([stacked(apart, "gate", i), stacked(apart, "up", i)], 1)
+        down = stacked(apart, "down", i)
+        whole |= {f"l.{i}.m.gate_up": both.transpose(1, 2), f"l.{i}.m.down": down.transpose(1, 2)}
+    there, _ = both_ways(tmp_path, apart, whole)
+    assert re.search(r"- concat:\s+dim: 0\s+- transpose\s+- stack:", there)
+
+
+def test_rows_by_turns_and_experts_in_rows_are_seen_by_content(tmp_path: Path) -> None:
+    apart = experts("gate", "up", "down")
+    whole = {}
+    for i in range(2):
+        turns = torch.stack([stacked(apart, "gate", i), stacked(apart, "up", i)], 2).reshape(12, 12, 4)
+        whole |= {f"l.{i}.m.gate_up": turns, f"l.{i}.m.down": stacked(apart, "down", i).reshape(48, 6)}
+    there, back = both_ways(tmp_path, apart, whole)
+    assert re.search(r"- interleave:\s+dim: 0\s+- stack:", there)
+    assert re.search(r"concat:\s+dim: 0\s+over: e\s+parts: 12", there)
+    assert "- deinterleave:" in back
+
+
+def test_experts_in_another_order_are_not_taken_for_a_stack(tmp_path: Path) -> None:
+    apart = experts("up")
+    whole = {"l.0.m.up": stacked(apart, "up", 0).flip(0), "l.1.m.up": stacked(apart, "up", 1)}
+    found = infer(saved(tmp_path, "a", apart), saved(tmp_path, "b", whole))
+    assert found.missing == ("l.0.m.up",)
+
+
+def opt(fused: bool) -> dict[str, str]:
+    names = ("qkv_proj",) if fused else ("q_proj", "k_proj", "v_proj")
+    return {f"l.{i}.self_attn.{n}.weight": f"f16[{12 if fused else 4},4]" for i in range(12) for n in names}
+
+
+def test_by_names_query_key_and_value_in_one_are_proposed_to_be_confirmed() -> None:
+    for source, target, op in ((opt(False), opt(True), "fuse_qkv"), (opt(True), opt(False), "split_qkv")):
+        found = infer(catalog(source), catalog(target))
+        assert (found.explained, found.problem) == (len(target), None)
+        assert f"{op}:\n            layout: blocks" in found.text
+        (rule,) = read(found.text.encode(), "i.yaml").own_rules
+        assert "no name says: set layout, order, heads" in rule.confirm
+        assert found.confirm == {"r0": rule.confirm}
+
+
+def test_what_is_not_confirmed_is_an_error_of_lint_and_a_note_of_the_plan() -> None:
+    made = read(infer(catalog(opt(False)), catalog(opt(True))).text.encode(), "i.yaml")
+    (finding,) = lint(made)
+    assert finding.code == "unconfirmed"
+    assert "make sure, then delete confirm:" in finding.message
+    (note,) = make_plan(catalog(opt(False)), [made]).notes
+    assert note.startswith("rule r0 of local/inferred is not confirmed: query, key and value")
+
+
+def test_by_names_experts_are_stacked() -> None:
+    parts = {"w1": "f16[6,4]", "w3": "f16[6,4]", "w2": "f16[4,6]"}
+    a = {f"l.{i}.experts.{e}.{p}.weight": s for i in range(12) for e in range(12) for p, s in parts.items()}
+    wholes = {"gate_up_proj": "f16[12,12,4]", "down_proj": "f16[12,4,6]"}
+    b = {f"l.{i}.mlp.experts.{n}": s for i in range(12) for n, s in wholes.items()}
+    found = infer(catalog(a), catalog(b))
+    assert (found.explained, found.problem) == (24, None)
+    confirm = [r.confirm[:11] for r in read(found.text.encode(), "i.yaml").own_rules]
+    assert sorted(confirm) == ["", "gate and up"]
+
+
+def test_what_fits_as_well_in_another_way_is_not_put_together() -> None:
+    a = {f"{block}.{p}.weight": "f16[4,4]" for block in ("left", "right") for p in "qkv"}
+    found = infer(catalog(a), catalog({"one.weight": "f16[12,4]", "two.weight": "f16[12,4]"}))
+    assert (found.explained, len(found.missing), len(found.unused)) == (0, 2, 6)
+
+
+def test_the_last_that_is_left_is_proposed_and_said_to_be() -> None:
+    found = infer(
+        catalog({"a.w": "f16[4]", "16.scale.x": "f16[8]"}), catalog({"b.w": "f16[4]", "end.x": "f16[8]"})
+    )
+    assert found.explained == 2
+    assert set(found.confirm.values()) == {"by elimination: nothing else is left with this shape"}
+
+
+def test_a_square_matrix_may_be_transposed_as_others_are() -> None:
+    a = {"h.c_fc.weight": "f16[4,8]", "h.c_proj.weight": "f16[4,4]"}
+    b = {"h.c_fc.weight": "f16[8,4]", "h.c_proj.weight": "f16[4,4]"}
+    confirm = infer(catalog(a), catalog(b)).confirm
+    assert sorted(confirm.values()) == [
+        "others are transposed; of a square matrix the shape does not say it",
+        "the shapes are transposed",
+    ]

@@ -41,15 +41,22 @@ class Map:
     def pack(self) -> str:
         return f"transformers/{self.family}-4-to-5"
 
+    @property
+    def wanted(self) -> dict[str, str]:
+        """Old name -> new name."""
+        found: dict[str, str] = json.loads(gzip.decompress(self.file.read_bytes()))
+        return found
+
     def judged(self) -> Judged | None:
         """How the family's pack does; None where no name changes, and there is no pack."""
-        wanted: dict[str, str] = json.loads(gzip.decompress(self.file.read_bytes()))
+        wanted = self.wanted
         if self.pack not in available():
             problems = () if all(a == b for a, b in wanted.items()) else ("no pack",)
             return Judged(self.name, "", len(wanted), problems) if problems else None
-        return judge(self.name, load(self.pack), self._source(wanted), wanted)
+        return judge(self.name, load(self.pack), self.source(), wanted)
 
-    def _source(self, wanted: dict[str, str]) -> Catalog:
+    def source(self) -> Catalog:
+        """The old names as a key list; its file is that of their shapes, which an index does not have."""
         family, model, versions = self.name.split("__")
         version = versions.removesuffix("_to_5.24")
         folder = self.file.parent.parent / "keys" / (version if version != "index" else "t4.57.6")
@@ -59,7 +66,7 @@ class Map:
             key: TensorSpec.parse(f"{kind}[{','.join(map(str, shape))}]")
             for key, (shape, kind) in known.items()
         }
-        return Catalog("keylist", listed, (), {k: Entry(k, specs.get(k, UNKNOWN)) for k in wanted})
+        return Catalog("keylist", listed, (), {k: Entry(k, specs.get(k, UNKNOWN)) for k in self.wanted})
 
 
 def maps(data: Path) -> list[Map]:

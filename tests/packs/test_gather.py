@@ -120,3 +120,22 @@ def test_a_split_whose_parts_are_not_what_was_joined_does_not_come_back() -> Non
     the = rules('- {id: r, from: ["a", "b"], to: "c", do: concat}')
     with pytest.raises(PlanError, match="does not bring back|inverse"):
         make_plan(catalog({"a": "f16[2,4]", "b": "f16[4,4]"}), [the])
+
+
+ROWS = '- {id: r, from: "l.{l:int}.e.{e:int}.w", to: "l.{l}.w", do: {OP: {over: e, parts: n}}}'
+
+
+@pytest.mark.parametrize("op", ["concat", "interleave"])
+def test_how_many_parts_a_capture_has_is_said_for_the_way_back(op: str) -> None:
+    made = rules(ROWS.replace("OP", op), "n: {or_count: 'l.0.e.{e:int}.w'}")
+    there = make_plan(catalog({f"l.0.e.{e}.w": "f16[2,4]" for e in range(12)}), [made])
+    assert {o.key: str(o.expr.spec) for o in there.outputs} == {"l.0.w": "f16[24,4]"}
+    back = make_plan(catalog({"l.0.w": "f16[24,4]"}), [made], inverse=True, params={"n": "12"})
+    assert {o.key: str(o.expr.spec) for o in back.outputs} == {f"l.0.e.{e}.w": "f16[2,4]" for e in range(12)}
+
+
+def test_a_capture_without_a_count_can_not_be_cut() -> None:
+    made = rules('- {id: r, from: "w.{l:int}", to: "l.{l}.{e:int}", do: {split: {over: e}}}')
+    with pytest.raises(PlanError) as e:
+        make_plan(catalog({"w.0": "f16[4,4]"}), [made])
+    assert "split over a capture into how many parts? say parts:" in e.value.problems[0]

@@ -1,231 +1,156 @@
 """Pairs by name: families of keys that have the same numbers and shapes, the likest names first.
 
-A family is the keys of one skeleton. Two fit if the numbers of one are those of the other, shifted by a
-constant, and all shapes are equal. Among those that fit the likest names win, if they are like enough and
-no other pair is as like: a guess that could as well be another is not made.
+Two families fit if the numbers of one are those of the other, shifted by a constant, and all shapes are
+equal. Among those that fit the likest names win, if they are like enough and no other pair is as like: a
+guess that could as well be another is not made. What fits only put together or transposed, or because
+nothing else is left, is proposed for the author to confirm.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import log
+from itertools import pairwise
 
-from remap.authoring.inference.pairs import Numbers, Pair, apart
-from remap.types import Entry, TensorSpec
+from remap.authoring.inference.families import Family, composed, families
+from remap.authoring.inference.pairs import Fold, Pair, undone
+from remap.authoring.inference.words import Likeness, words
+from remap.types import Entry
 
 ENOUGH = 0.35
 """Likeness from which on a pair is proposed."""
 MARGIN = 0.02
-"""How much likelier a pair must be than every other of its two families."""
-SPELLINGS = {
-    "gamma": "weight",
-    "beta": "bias",
-    "wte": "embed",
-    "wpe": "position",
-    "tok": "embed",
-    "embeddings": "embed",
-    "ln": "norm",
-    "layernorm": "norm",
-    "layer": "layers",
-    "attn": "attention",
-    "query": "q",
-    "key": "k",
-    "value": "v",
-    "wq": "q",
-    "wk": "k",
-    "wv": "v",
-    "wo": "o",
-    "out": "o",
-    "output": "o",
-    "w1": "gate",
-    "w2": "down",
-    "w3": "up",
-    "ffn": "mlp",
-    "forward": "mlp",
-}
-"""Words that projects have for the same thing; they only raise a likeness."""
+"""How much likelier a pair must be than every other that needs one of its keys."""
+PENALTY = 0.15
+"""What a pair loses that needs ops: renames come first."""
+LAST = "by elimination: nothing else is left with this shape"
+SQUARE = "others are transposed; of a square matrix the shape does not say it"
+TURNED = "where the two sides turn rotary embeddings in different ways, its rows are in another order"
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
-    """Keys of one skeleton, by their numbers; ``rank`` is where they stand in the file, from 0 to 1."""
+class Match:
+    """Two families that fit; at most one of them is composed."""
 
-    skeleton: str
-    members: dict[Numbers, Entry]
-    rank: float
-
-    @property
-    def shifted(self) -> tuple[Numbers, ...]:
-        """The numbers, counted from the smallest of each."""
-        return tuple(sorted(_less(n, self.smallest) for n in self.members))
+    ours: Family
+    theirs: Family
 
     @property
-    def smallest(self) -> Numbers:
-        """The smallest number of each slot."""
-        return tuple(map(min, zip(*self.members, strict=True)))
+    def needs(self) -> tuple[tuple[str, str], ...]:
+        """The families of keys that it takes, by side."""
+        return (*(("a", s) for s in self.ours.of), *(("b", s) for s in self.theirs.of))
 
     @property
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """Specs in the order of the numbers."""
-        return tuple(self.members[n].spec for n in sorted(self.members))
+    def steps(self) -> bool:
+        """Does it need ops?"""
+        return bool(self.ours.steps or self.theirs.steps)
 
 
-def by_name(source: Iterable[Entry], target: Iterable[Entry]) -> list[Pair]:
-    """Pairs of the keys that are left, by name and shape."""
+def by_name(source: Iterable[Entry], target: Iterable[Entry], *, ops: bool) -> list[Pair]:
+    """Pairs of keys by name and shape; with ``ops`` also of what is put together or transposed."""
     ours, theirs = families(source), families(target)
-    likeness = Likeness([*ours, *theirs])
-    fitting = {a: [b for b in theirs if _fit(a, b)] for a in ours}
-    chosen: dict[Family, Family] = {}
-    while True:
-        new = _choose(fitting, chosen, likeness)
+    more_ours = composed(ours) if ops else []
+    more_theirs = [f for f in composed(theirs) if f.steps != ("transpose",)] if ops else []
+    likeness = Likeness(f.skeleton for f in (*ours, *theirs, *more_ours, *more_theirs))
+    left = [*_fitting(ours, [*theirs, *more_theirs]), *_fitting(more_ours, theirs)]
+    chosen: list[tuple[Match, str]] = []
+    while left:
+        scores = {m: _score(m, likeness) for m in left}
+        new = [(m, "") for m in _best(scores, likeness)] or [(m, LAST) for m in _forced(scores)]
         if not new:
-            return [pair for a, b in chosen.items() for pair in _paired(a, b)]
-        for a, b in new.items():
-            chosen[a] = b
-            likeness.learn(a, b)
+            break
+        chosen += new
+        for match, _ in new:
+            likeness.learn(match.ours.skeleton, match.theirs.skeleton)
+        taken = {need for match, _ in new for need in match.needs}
+        left = [m for m in left if taken.isdisjoint(m.needs)]
+    turned = any("transpose" in (*m.ours.steps, *m.theirs.steps) for m, _ in chosen)
+    return [pair for m, why in chosen for pair in _paired(m, _doubt(m, turned=turned) or why)]
 
 
-def _choose(
-    fitting: Mapping[Family, list[Family]], chosen: Mapping[Family, Family], likeness: Likeness
-) -> dict[Family, Family]:
-    """The pairs of families that are each other's best, and clearly so."""
-    taken = set(chosen.values())
-    scores = {
-        (a, b): likeness(a, b)
-        for a, several in fitting.items()
-        if a not in chosen
-        for b in several
-        if b not in taken
-    }
-    best_a: dict[Family, list[float]] = defaultdict(list)
-    best_b: dict[Family, list[float]] = defaultdict(list)
-    for (a, b), score in scores.items():
-        best_a[a].append(score)
-        best_b[b].append(score)
-    return {
-        a: b
-        for (a, b), score in scores.items()
-        if score >= ENOUGH
-        and _leads(score, best_a[a])
-        and _leads(score, best_b[b])
-        and (likeness.related(a, b) or len(best_a[a]) == len(best_b[b]) == 1)
-    }
+def _fitting(ours: Iterable[Family], theirs: Iterable[Family]) -> Iterator[Match]:
+    """The families with the same shapes at the same numbers."""
+    by_shape: dict[object, list[Family]] = defaultdict(list)
+    for b in theirs:
+        by_shape[b.ordered, b.varying].append(b)
+    for a in ours:
+        for b in by_shape.get((a.ordered, a.varying), ()):
+            if {words(a.skeleton)[-1], words(b.skeleton)[-1]} != {"weight", "bias"}:
+                yield Match(a, b)
 
 
-def _leads(score: float, scores: list[float]) -> bool:
-    """Is it the best, by more than MARGIN?"""
-    return sum(s > score - MARGIN for s in scores) == 1
+def _rivals(scores: Mapping[Match, float]) -> dict[tuple[str, str], list[float]]:
+    """The scores of the matches that need a family of keys."""
+    rivals: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for match, score in scores.items():
+        for need in match.needs:
+            rivals[need].append(score)
+    return rivals
 
 
-def families(entries: Iterable[Entry]) -> list[Family]:
-    """The keys by skeleton; one whose shapes differ along a number is several, one for each value."""
-    grouped: dict[str, dict[Numbers, Entry]] = defaultdict(dict)
-    ranks: dict[str, int] = {}
-    count = 0
-    for entry in entries:
-        skel, numbers = apart(entry.key)
-        grouped[skel][numbers] = entry
-        ranks.setdefault(skel, count)
-        count += 1
-    found: list[Family] = []
-    for skel, members in grouped.items():
-        found += _split(Family(skel, members, ranks[skel] / max(count, 1)))
+def _best(scores: Mapping[Match, float], likeness: Likeness) -> list[Match]:
+    """Those that are like enough, and clearly the best for every family that they need."""
+    rivals = _rivals(scores)
+    found: list[Match] = []
+    for m, score in scores.items():
+        leads = all(sum(s > score - MARGIN for s in rivals[need]) == 1 for need in m.needs)
+        related = likeness.related(m.ours.skeleton, m.theirs.skeleton)
+        if score + _penalty(m) >= ENOUGH and leads and related:
+            found.append(m)
     return found
 
 
-def _split(family: Family) -> Iterator[Family]:
-    """``mlp.0.weight`` and ``mlp.2.weight`` of different shapes are two names, not one with a number."""
-    for slot in range(len(family.smallest)):
-        values = sorted({n[slot] for n in family.members})
-        if len(values) < 2:
-            continue
-        parts = {v: {n: e for n, e in family.members.items() if n[slot] == v} for v in values}
-        specs = {v: {e.spec for e in part.values()} for v, part in parts.items()}
-        if all(len(s) == 1 for s in specs.values()) and len({next(iter(s)) for s in specs.values()}) > 1:
-            for value, part in parts.items():
-                segments = family.skeleton.split(".")
-                place = [i for i, s in enumerate(segments) if s == "#"][slot]
-                segments[place] = f"#{value}"
-                yield Family(".".join(segments), part, family.rank)
-            return
-    yield family
+def _forced(scores: Mapping[Match, float]) -> list[Match]:
+    """The likest one without which a family would be left: a rename that has no rival, or what is put
+    together where the whole has no other parts."""
+    rivals = _rivals(scores)
+    for m in sorted(scores, key=scores.__getitem__, reverse=True):
+        alone = [len(rivals[need]) == 1 for need in m.needs]
+        same_last = words(m.ours.skeleton)[-1] == words(m.theirs.skeleton)[-1]
+        whole = m.needs[0] if m.theirs.steps else m.needs[-1]
+        likely = len(rivals[whole]) == 1 and scores[m] + _penalty(m) >= ENOUGH
+        if likely if m.steps else (all(alone) and same_last):
+            return [m]
+    return []
 
 
-def _less(numbers: Numbers, by: Numbers) -> Numbers:
-    return tuple(n - b for n, b in zip(numbers, by, strict=True))
+def _score(match: Match, likeness: Likeness) -> float:
+    a, b = match.ours.skeleton, match.theirs.skeleton
+    near = 1 - abs(match.ours.rank - match.theirs.rank)
+    counted = 2 * MARGIN if match.steps and _counts(a) == _counts(b) else 0
+    return 0.9 * likeness(a, b) + 0.1 * near + counted - _penalty(match)
 
 
-def _varying(family: Family) -> tuple[Numbers, ...]:
-    """The shifted numbers without the slots that never change."""
-    columns = [c for c in zip(*family.shifted, strict=True) if len(set(c)) > 1]
-    return tuple(zip(*columns, strict=True)) if columns else ((),) * len(family.members)
+def _penalty(match: Match) -> float:
+    return PENALTY if match.steps and match.ours.skeleton != match.theirs.skeleton else 0.0
 
 
-def _fit(one: Family, other: Family) -> bool:
-    if len(one.members) != len(other.members) or one.specs != other.specs:
-        return False
-    return _varying(one) == _varying(other)
+def _counts(skeleton: str) -> list[str]:
+    """What is counted: the segments before the numbers."""
+    segments = skeleton.split(".")
+    return [a for a, b in pairwise(segments) if b == "#"]
 
 
-def _paired(one: Family, other: Family) -> Iterator[Pair]:
-    for a, b in zip(sorted(one.members), sorted(other.members), strict=True):
-        yield Pair((one.members[a].key,), other.members[b].key, None, "name")
+def _doubt(match: Match, *, turned: bool) -> str:
+    """What names and shapes leave open."""
+    a, b = match.ours, match.theirs
+    if match.steps:
+        return a.confirm or b.confirm
+    if turned and all(len(s.shape) == 2 and s.shape[0] == s.shape[1] for s in a.specs.values()):
+        return SQUARE
+    renamed = a.skeleton.split(".")[-2:] != b.skeleton.split(".")[-2:]
+    return TURNED if renamed and {"q", "k"} & set(words(a.skeleton)) else ""
 
 
-class Likeness:
-    """How like two names are, from 0 to 1: words that few families have count most.
-
-    ``learned`` are prefixes that pairs so far were renamed by: a name that one of them turns into the
-    other is as good as equal.
-    """
-
-    def __init__(self, families: Iterable[Family]) -> None:
-        self.words = {f.skeleton: _words(f.skeleton) for f in families}
-        counts = Counter(w for words in self.words.values() for w in set(words))
-        total = len(self.words)
-        self.weight = {w: log(1 + total / n) for w, n in counts.items()}
-        self.learned: set[tuple[str, str]] = set()
-
-    def __call__(self, one: Family, other: Family) -> float:
-        from rapidfuzz import fuzz
-
-        if any(_swapped(one.skeleton, a, b) == other.skeleton for a, b in self.learned):
-            return 1.0
-        a, b = self.words[one.skeleton], self.words[other.skeleton]
-        common, union = Counter(a) & Counter(b), Counter(a) | Counter(b)
-        names = self._sum(common) / (self._sum(union) or 1)
-        letters = fuzz.ratio(one.skeleton, other.skeleton) / 100
-        last = 1.0 if a[-1:] == b[-1:] else 0.0
-        return 0.55 * names + 0.2 * letters + 0.15 * last + 0.1 * (1 - abs(one.rank - other.rank))
-
-    def related(self, one: Family, other: Family) -> bool:
-        """Have they a word in common, beside the last, which is ``weight`` everywhere?"""
-        a, b = self.words[one.skeleton], self.words[other.skeleton]
-        return bool(set(a[:-1]) & set(b[:-1]))
-
-    def learn(self, one: Family, other: Family) -> None:
-        """Remember what came before the common end of the two names."""
-        a, b = one.skeleton.split("."), other.skeleton.split(".")
-        same = 0
-        while same < min(len(a), len(b)) and a[-1 - same] == b[-1 - same]:
-            same += 1
-        if same >= 2:
-            self.learned.add((".".join(a[: len(a) - same]), ".".join(b[: len(b) - same])))
-
-    def _sum(self, words: Counter[str]) -> float:
-        return sum(self.weight[w] * n for w, n in words.items())
-
-
-def _swapped(skeleton: str, a: str, b: str) -> str | None:
-    """The name with the prefix ``a`` replaced by ``b``."""
-    if a and not skeleton.startswith(f"{a}."):
-        return None
-    rest = skeleton[len(a) + 1 :] if a else skeleton
-    return f"{b}.{rest}" if b else rest
-
-
-def _words(skeleton: str) -> list[str]:
-    words = skeleton.replace("_", ".").split(".")
-    return [SPELLINGS.get(w.lower(), w.lower()) for w in words if w and w != "#"]
+def _paired(match: Match, confirm: str) -> Iterator[Pair]:
+    a, b = match.ours, match.theirs
+    steps = a.steps or undone(b.steps)
+    fold = None
+    if a.slot is not None:
+        fold = Fold("sources", a.slot, a.parts)
+    elif b.slot is not None:
+        fold = Fold("targets", b.slot, b.parts)
+    for n, m in zip(sorted(a.specs), sorted(b.specs), strict=True):
+        first, *more = b.keys[m]
+        yield Pair(a.keys[n], first, steps, "name", tuple(more), fold, confirm)

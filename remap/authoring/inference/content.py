@@ -1,5 +1,5 @@
-"""Pairs by content: equal digests prove a rename; a tensor may also be a transpose, a cast, reordered
-for another way to rotate, or joined parts.
+"""Pairs by content: equal digests prove a rename; a tensor may also be a cast, reordered for another way
+to rotate, or what ``recognised`` and ``fused`` know: joined, cut, transposed, stacked parts.
 
 Every tensor is read once, and once more for each transformation that its shape allows. What is constant
 (all zeros, all ones) proves nothing and is left to the names.
@@ -11,49 +11,59 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from remap.authoring.inference.fused import fused
-from remap.authoring.inference.pairs import Pair, apart
+from remap.authoring.inference.pairs import Fold, Pair, apart, undone
+from remap.authoring.inference.recognised import Parts, recognised
 from remap.dtypes import DType
-from remap.expr import Cast, Expr, Permute, Slice, Take
+from remap.expr import Cast, Expr, Slice, Take
 from remap.ops.base import Scope
 from remap.ops.registry import read_op
-from remap.types import Catalog, Entry, TensorSpec
+from remap.types import Catalog, Entry
 from remap.verify import digest, digests
 
 
 def by_content(source: Catalog, target: Catalog) -> list[Pair]:
     """Every target that is some source's bytes, or made of them in a way that is recognised."""
-    ours = _first_keys(source)
-    found = list(_renamed(source, target, ours))
-    done = {p.target for p in found}
-    left = [e for e in target.entries.values() if e.key not in done]
-    found += _transformed(source, left, ours)
-    done |= {p.target for p in found}
-    found += _joined(source, [e for e in left if e.key not in done], ours)
-    done |= {p.target for p in found}
-    used = {s for p in found for s in p.sources}
-    unused = [e for k, e in source.entries.items() if k not in used]
-    return [*found, *fused(unused, [e for e in left if e.key not in done])]
+    ours = {k: e for k, e in source.entries.items() if k not in source.aliases}
+    theirs = dict(target.entries)
+    here = digests({k: Take(e) for k, e in ours.items()})
+    there = digests({k: Take(e) for k, e in theirs.items()})
+    found = list(_renamed(source, target, _keys(here), _keys(there)))
+    _forget(found, ours, theirs)
+    found += _cast_or_turned(source, theirs.values(), _keys(here))
+    _forget(found, ours, theirs)
+    found += _joined(theirs.values(), Parts(ours.values(), here))
+    _forget(found, ours, theirs)
+    found += _cut(ours.values(), Parts(theirs.values(), there))
+    _forget(found, ours, theirs)
+    return [*found, *fused(ours.values(), theirs.values())]
 
 
-def _first_keys(source: Catalog) -> dict[str, list[str]]:
-    """Digest -> keys, tied names left out."""
-    entries = {k: Take(e) for k, e in source.entries.items() if k not in source.aliases}
+def _keys(digests: Mapping[str, str]) -> dict[str, list[str]]:
+    """Digest -> keys."""
     keys: dict[str, list[str]] = defaultdict(list)
-    for key, found in digests(entries).items():
+    for key, found in digests.items():
         keys[found].append(key)
     return dict(keys)
 
 
-def _renamed(source: Catalog, target: Catalog, ours: Mapping[str, list[str]]) -> Iterator[Pair]:
-    theirs: dict[str, list[str]] = defaultdict(list)
-    for key, found in digests({k: Take(e) for k, e in target.entries.items()}).items():
-        theirs[found].append(key)
+def _forget(found: Iterable[Pair], ours: dict[str, Entry], theirs: dict[str, Entry]) -> None:
+    """Take out what is explained: a key has one owner."""
+    for pair in found:
+        for key in pair.sources:
+            ours.pop(key, None)
+        for key in pair.targets:
+            theirs.pop(key, None)
+
+
+def _renamed(
+    source: Catalog, target: Catalog, ours: Mapping[str, list[str]], theirs: Mapping[str, list[str]]
+) -> Iterator[Pair]:
     for found, targets in theirs.items():
         sources = [
             k for k in ours.get(found, ()) if source.entries[k].spec == target.entries[targets[0]].spec
         ]
         if len(sources) == 1 and len(targets) == 1:
-            yield Pair((sources[0],), targets[0], None, "content")
+            yield Pair((sources[0],), targets[0], (), "content")
         elif sources:
             yield from _told_apart(sources, targets)
 
@@ -66,23 +76,36 @@ def _told_apart(sources: list[str], targets: list[str]) -> Iterator[Pair]:
     for key in targets:
         same = numbers.get(apart(key)[1], [])
         if len(same) == 1 and sum(apart(t)[1] == apart(key)[1] for t in targets) == 1:
-            yield Pair((same[0],), key, None, "content")
+            yield Pair((same[0],), key, (), "content")
 
 
-def _transformed(source: Catalog, left: Iterable[Entry], ours: Mapping[str, list[str]]) -> Iterator[Pair]:
-    """Targets that are a source's transpose or cast."""
+def _cast_or_turned(source: Catalog, left: Iterable[Entry], ours: Mapping[str, list[str]]) -> Iterator[Pair]:
     types = {e.spec.dtype for e in source.entries.values()}
     for entry in left:
-        if len(entry.spec.shape) == 2:
-            key = _single(ours, Permute(Take(entry), (1, 0)))
-            if key is not None:
-                yield Pair((key,), entry.key, "transpose", "content")
-                continue
         turned = _turned(source, entry)
         if turned is not None:
             yield turned
         else:
             yield from _cast(source, entry, types, ours)
+
+
+def _joined(wholes: Iterable[Entry], parts: Parts) -> Iterator[Pair]:
+    """Targets that are made of sources."""
+    for whole in wholes:
+        found = recognised(whole, parts)
+        if found is not None:
+            fold = None if found.slot is None else Fold("sources", found.slot, found.each)
+            yield Pair(found.parts, whole.key, found.steps, "content", fold=fold)
+
+
+def _cut(wholes: Iterable[Entry], parts: Parts) -> Iterator[Pair]:
+    """Sources that targets are made of."""
+    for whole in wholes:
+        found = recognised(whole, parts)
+        if found is not None:
+            fold = None if found.slot is None else Fold("targets", found.slot, found.each)
+            first, *more = found.parts
+            yield Pair((whole.key,), first, undone(found.steps), "content", tuple(more), fold)
 
 
 def _turned(source: Catalog, entry: Entry) -> Pair | None:
@@ -99,7 +122,7 @@ def _turned(source: Catalog, entry: Entry) -> Pair | None:
                 arguments: dict[str, object] = {"heads": heads, "from": before, "to": after}
                 (turned,) = read_op("rotary", arguments).build((Take(other),), Scope({}))
                 if digest(turned) == wanted:
-                    return Pair((other.key,), entry.key, {"rotary": arguments}, "content")
+                    return Pair((other.key,), entry.key, ({"rotary": arguments},), "content")
     return None
 
 
@@ -122,42 +145,8 @@ def _cast(
             ]
             found = [e.key for e in same if digest(Cast(Take(e), spec.dtype)) == wanted]
         if len(found) == 1:
-            yield Pair((found[0],), entry.key, op, "content")
+            yield Pair((found[0],), entry.key, (op,), "content")
             return
-
-
-def _joined(source: Catalog, left: Iterable[Entry], ours: Mapping[str, list[str]]) -> Iterator[Pair]:
-    """Targets whose rows are sources one after the other."""
-    rows: dict[TensorSpec, set[int]] = defaultdict(set)
-    for e in source.entries.values():
-        if e.spec.shape:
-            rows[_row(e)].add(e.spec.shape[0])
-    for entry in left:
-        sizes = rows.get(_row(entry), set()) if entry.spec.shape else set()
-        parts = _cut(entry, sorted(sizes, reverse=True), ours)
-        if parts is not None:
-            yield Pair(parts, entry.key, {"concat": {"dim": 0}}, "content")
-
-
-def _row(entry: Entry) -> TensorSpec:
-    return TensorSpec(entry.spec.dtype, entry.spec.shape[1:])
-
-
-def _cut(entry: Entry, sizes: list[int], ours: Mapping[str, list[str]]) -> tuple[str, ...] | None:
-    """The sources whose rows, one after the other, are the entry; None where they are not found."""
-    parts: list[str] = []
-    at, total = 0, entry.spec.shape[0]
-    while at < total:
-        for size in sizes:
-            if at + size <= total and size < total:
-                key = _single(ours, Slice(Take(entry), 0, at, at + size))
-                if key is not None:
-                    parts.append(key)
-                    at += size
-                    break
-        else:
-            return None
-    return tuple(parts) if len(parts) > 1 else None
 
 
 def _single(ours: Mapping[str, list[str]], expr: Expr) -> str | None:

@@ -1,15 +1,14 @@
-"""Pairs by content where rows are taken apart, or put together head by head.
+"""Pairs by content where query, key and value lie in one tensor, head by head.
 
-One tensor (``whole``) holds the rows of several (``parts``): query, key and value, gate and up. Where the
-first row of each part lies in the whole says how: one after the other is a cut; else the heads of query,
-key and value lie in groups, whose size follows from the places. Nothing counts that the bytes do not prove.
+Where the first row of each part lies in the whole says how large the heads are, and how they are grouped.
+Nothing counts that the bytes do not prove.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from remap.authoring.inference.pairs import Op, Pair
+from remap.authoring.inference.pairs import Pair
 from remap.expr import Slice, Take
 from remap.ops.base import Scope
 from remap.ops.registry import read_op
@@ -24,17 +23,15 @@ def fused(sources: Iterable[Entry], targets: Iterable[Entry]) -> Iterator[Pair]:
     """Targets that hold the rows of sources, and sources that hold those of targets."""
     ours, theirs = list(sources), list(targets)
     for whole, parts, op in _wholes(theirs, ours):
-        if op is not None:
-            yield Pair(parts, whole, {"fuse_qkv": op}, "content")
+        yield Pair(parts, whole, ({"fuse_qkv": op},), "content")
     for whole, (first, *more), op in _wholes(ours, theirs):
-        how: Op = {"split": {"dim": 0}} if op is None else {"split_qkv": op}
-        yield Pair((whole,), first, how, "content", tuple(more))
+        yield Pair((whole,), first, ({"split_qkv": op},), "content", tuple(more))
 
 
 def _wholes(
     wholes: Iterable[Entry], parts: Iterable[Entry]
-) -> Iterator[tuple[str, tuple[str, ...], dict[str, object] | None]]:
-    """(whole, its parts in order, arguments of a fused projection or None for rows in equal blocks)."""
+) -> Iterator[tuple[str, tuple[str, ...], dict[str, object]]]:
+    """(whole, its parts in order, arguments of the fused projection)."""
     first: dict[tuple[TensorSpec, str], list[Entry]] = {}
     for part in parts:
         if part.spec.shape and part.spec.shape[0]:
@@ -42,7 +39,7 @@ def _wholes(
     for whole in wholes:
         if whole.spec.shape and 1 < whole.spec.shape[0] <= MOST:
             places = _places(whole, first)
-            if len(places) in (2, 3) and sum(e.spec.shape[0] for e in places) == whole.spec.shape[0]:
+            if len(places) == 3 and sum(e.spec.shape[0] for e in places) == whole.spec.shape[0]:
                 yield from _explained(whole, places)
 
 
@@ -65,17 +62,10 @@ def _places(whole: Entry, first: Mapping[tuple[TensorSpec, str], list[Entry]]) -
 
 def _explained(
     whole: Entry, places: Mapping[Entry, int]
-) -> Iterator[tuple[str, tuple[str, ...], dict[str, object] | None]]:
+) -> Iterator[tuple[str, tuple[str, ...], dict[str, object]]]:
     parts = tuple(places)
     rows = [e.spec.shape[0] for e in parts]
-    keys = tuple(e.key for e in parts)
-    starts = [sum(rows[:n]) for n in range(len(rows))]
-    if list(places.values()) == starts and len(set(rows)) == 1:
-        cuts = [Slice(Take(whole), 0, a, a + n) for a, n in zip(starts, rows, strict=True)]
-        if all(digest(c) == digest(Take(e)) for c, e in zip(cuts, parts, strict=True)):
-            yield whole.key, keys, None
-        return
-    if len(parts) != 3 or rows[1] != rows[2] or rows[0] % rows[1]:
+    if rows[1] != rows[2] or rows[0] % rows[1]:
         return
     size, rest = divmod(places[parts[1]] * rows[1], rows[0])
     if rest or not size or rows[1] % size:
@@ -83,4 +73,4 @@ def _explained(
     op: dict[str, object] = {"layout": "groups", "heads": rows[0] // size, "kv_heads": rows[1] // size}
     (made,) = read_op("fuse_qkv", op).build(tuple(Take(e) for e in parts), Scope({}))
     if digest(made) == digest(Take(whole)):
-        yield whole.key, keys, op
+        yield whole.key, tuple(e.key for e in parts), op

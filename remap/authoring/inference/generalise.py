@@ -1,12 +1,13 @@
-"""Pairs -> rules: pairs of the same two skeletons are one rule, whose numbers are captures or literals."""
+"""Pairs -> rules: pairs of the same skeletons are one rule, whose numbers are captures or literals."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from remap.authoring.inference.pairs import Numbers, Op, Pair, apart
+from remap.authoring.inference.pairs import MEMBER, Numbers, Pair, Step, apart
 
 NAMES = "ijklmn"
 
@@ -17,8 +18,17 @@ class Proposed:
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    op: Op
     pairs: tuple[Pair, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The ops, in order."""
+        return self.pairs[0].steps
+
+    @property
+    def confirm(self) -> str:
+        """What the author has to say of it."""
+        return self.pairs[0].confirm
 
     @property
     def proof(self) -> str:
@@ -29,17 +39,15 @@ class Proposed:
 def generalise(pairs: Iterable[Pair], others: Iterable[str]) -> list[Proposed]:
     """Rules for the pairs. ``others`` are source keys that no rule may match."""
     grouped: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
-    for pair in pairs:
-        skeletons = tuple(apart(s)[0] for s in pair.sources)
-        after = tuple(apart(t)[0] for t in pair.targets)
-        grouped[skeletons, after, str(pair.op)].append(pair)
     taken: dict[str, set[Numbers]] = defaultdict(set)
+    for pair in pairs:
+        before = tuple(apart(s)[0] for s in pair.first("sources"))
+        after = tuple(apart(t)[0] for t in pair.first("targets"))
+        grouped[before, after, str(pair.steps), pair.fold, pair.confirm].append(pair)
+        for source in pair.sources:
+            taken[apart(source)[0]].add(apart(source)[1])
     for key in others:
         taken[apart(key)[0]].add(apart(key)[1])
-    for group in grouped.values():
-        for pair in group:
-            for source in pair.sources:
-                taken[apart(source)[0]].add(apart(source)[1])
     return [rule for group in grouped.values() for rule in _rules(group, taken)]
 
 
@@ -54,7 +62,7 @@ def _rules(group: list[Pair], taken: dict[str, set[Numbers]]) -> Iterator[Propos
     slot = next((s for s in slots if len({n[s] for n in first}) > 1), None)
     if slot is None:
         for pair in group:
-            yield Proposed(pair.sources, pair.targets, pair.op, (pair,))
+            yield Proposed(pair.sources, pair.targets, (pair,))
         return
     values: dict[int, list[Pair]] = defaultdict(list)
     for pair, numbers in zip(group, first, strict=True):
@@ -65,39 +73,44 @@ def _rules(group: list[Pair], taken: dict[str, set[Numbers]]) -> Iterator[Propos
 
 def _rule(group: list[Pair], taken: dict[str, set[Numbers]]) -> Proposed | None:
     """The rule that makes exactly these pairs; None where their numbers follow no pattern."""
-    rows = [[apart(s)[1] for s in p.sources] for p in group]
-    lead = [r[0] for r in rows]
+    lead = [apart(p.sources[0])[1] for p in group]
     free = _captures(group[0], lead, taken)
-    names = {slot: NAMES[n] for n, slot in enumerate(free)}
     if len(free) > len(NAMES):
         return None
-    source_texts: list[str] = []
-    for part in range(len(group[0].sources)):
-        numbers = [r[part] for r in rows]
-        slots = [_expression([n[s] for n in numbers], lead, names) for s in range(len(numbers[0]))]
-        if any(s is None for s in slots):
-            return None
-        source_texts.append(_template(group[0].sources[part], [s or "" for s in slots], typed=True))
-    target_texts: list[str] = []
-    for part, key in enumerate(group[0].targets):
-        numbers = [apart(p.targets[part])[1] for p in group]
-        slots = [_expression([n[s] for n in numbers], lead, names) for s in range(len(numbers[0]))]
-        if any(s is None for s in slots):
-            return None
-        target_texts.append(_template(key, [s or "" for s in slots], typed=False))
-    if any(f"{{{name}" not in text for text in target_texts for name in names.values()):
+    names = {slot: NAMES[n] for n, slot in enumerate(free)}
+    sources = _templates(group, "sources", lead, names)
+    targets = _templates(group, "targets", lead, names)
+    if sources is None or targets is None:
         return None
-    return Proposed(tuple(source_texts), tuple(target_texts), group[0].op, tuple(group))
+    if any(f"{{{name}" not in text for text in targets for name in names.values()):
+        return None
+    return Proposed(sources, targets, tuple(group))
+
+
+def _templates(
+    group: list[Pair], side: Literal["sources", "targets"], lead: Sequence[Numbers], names: dict[int, str]
+) -> tuple[str, ...] | None:
+    """The templates of a side, whose numbers follow from those of the first sources."""
+    texts: list[str] = []
+    for part, key in enumerate(group[0].first(side)):
+        numbers = [apart(p.first(side)[part])[1] for p in group]
+        slots = [_expression([n[s] for n in numbers], lead, names) for s in range(len(numbers[0]))]
+        fold = group[0].fold
+        if fold is not None and fold.side == side:
+            slots[fold.slot] = f"{{{MEMBER}:int}}"
+        known = [s for s in slots if s is not None]
+        if len(known) < len(slots):
+            return None
+        texts.append(_template(key, known, typed=side == "sources"))
+    return tuple(texts)
 
 
 def _captures(pair: Pair, lead: Sequence[Numbers], taken: dict[str, set[Numbers]]) -> list[int]:
     """Slots of the first source that vary, and those that don't but would be captured without harm."""
     count = len(lead[0])
-    varying = [s for s in range(count) if len({n[s] for n in lead}) > 1]
-    fixed = [s for s in range(count) if s not in varying]
+    free = [s for s in range(count) if len({n[s] for n in lead}) > 1]
     mine = set(lead)
-    free = list(varying)
-    for slot in fixed:
+    for slot in (s for s in range(count) if s not in free):
         trial = {*free, slot}
         kept = [s for s in range(count) if s not in trial]
         same = {n for n in taken[apart(pair.sources[0])[0]] if all(n[s] == lead[0][s] for s in kept)}
@@ -120,6 +133,6 @@ def _template(key: str, slots: list[str], *, typed: bool) -> str:
     segments = apart(key)[0].split(".")
     places = [n for n, s in enumerate(segments) if s == "#"]
     for place, text in zip(places, slots, strict=True):
-        plain = typed and text.startswith("{") and "+" not in text and "-" not in text
+        plain = typed and text.startswith("{") and not set(text) & set("+-:")
         segments[place] = text.replace("}", ":int}") if plain else text
     return ".".join(segments)

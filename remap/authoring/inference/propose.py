@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 from remap.authoring.inference.align import by_name
 from remap.authoring.inference.content import by_content
@@ -27,6 +28,7 @@ class Inferred:
     proved     those among them that content proves
     unused     source keys that no rule uses; the pack drops them, for the author to look at
     missing    target keys that nothing makes
+    confirm    rule -> what its author has to make sure of: names and shapes don't say it
     problem    why the pack does not run on the source; None where it does
     """
 
@@ -36,24 +38,26 @@ class Inferred:
     proved: int
     unused: tuple[str, ...]
     missing: tuple[str, ...]
+    confirm: Mapping[str, str]
     problem: str | None
 
 
 def infer(source: Catalog, target: Catalog, name: str = "local/inferred") -> Inferred:
     """Propose a pack that makes ``target``'s keys of ``source``'s, by content where both have weights."""
-    pairs: list[Pair] = []
-    if _has_data(source) and _has_data(target):
-        pairs = by_content(source, target)
+    pairs = by_content(source, target) if _has_data(source) and _has_data(target) else []
     used = {s for p in pairs for s in p.sources}
     made = {t for p in pairs for t in p.targets}
     pairs += by_name(
         [e for k, e in source.entries.items() if k not in used],
         [e for k, e in target.entries.items() if k not in made],
+        ops=not pairs,
     )
     used |= {s for p in pairs for s in p.sources}
     unused = [k for k in source.entries if k not in used]
-    text = to_yaml(_document(name, generalise(pairs, unused), unused, source, target))
-    return _tried(text, source, target, pairs, unused)
+    rules = generalise(pairs, unused)
+    text = to_yaml(_document(name, rules, unused, source, target))
+    confirm = {f"r{n}": r.confirm for n, r in enumerate(rules) if r.confirm}
+    return replace(_tried(text, source, target, pairs, unused), confirm=confirm)
 
 
 def _has_data(catalog: Catalog) -> bool:
@@ -77,6 +81,7 @@ def _tried(text: str, source: Catalog, target: Catalog, pairs: Iterable[Pair], u
         targets=len(target.entries),
         proved=len(by_bytes.intersection(right)),
         unused=tuple(unused),
+        confirm={},
         missing=tuple(k for k in target.entries if k not in set(right)),
         problem=problem,
     )
@@ -101,7 +106,7 @@ def _document(
         "title": f"{source.root.name} to {target.root.name}, inferred",
         "evidence": [{"project": f"{source.root.name} and {target.root.name}", "note": f"inferred {note}"}],
         "stages": [{"rules": stage}],
-        "examples": [example(r, source.entries, target.entries) for r in rules],
+        "examples": [example(r, partial(_rule, 0), source.entries, target.entries) for r in rules],
     }
 
 
@@ -112,10 +117,12 @@ def _rule(number: int, rule: Proposed) -> dict[str, object]:
         "from": source,
         "to": rule.targets[0] if len(rule.targets) == 1 else list(rule.targets),
     }
-    if rule.op is not None:
-        found["do"] = rule.op
-    if isinstance(rule.op, dict) and "cast" in rule.op and _narrows(rule.op["cast"]):
+    if rule.steps:
+        found["do"] = rule.steps[0] if len(rule.steps) == 1 else list(rule.steps)
+    if any(isinstance(s, dict) and "cast" in s and _narrows(s["cast"]) for s in rule.steps):
         found |= {"inverse": "none", "because": "the cast rounds"}
+    if rule.confirm:
+        found["confirm"] = rule.confirm
     return found
 
 

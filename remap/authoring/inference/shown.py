@@ -1,75 +1,91 @@
-"""A proposed rule -> its example: real shapes where it renames, small ones with values where it reorders.
+"""A proposed rule -> its example: real shapes where it renames, small ones with values where it has ops.
 
-The op was proved on the checkpoint's own bytes; the values show the reader, and every later test of the
-pack, which order that is.
+The rule itself makes the values, from parts that count up; they show the reader, and every later test of
+the pack, which order that is. A rule that cuts is run backwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from remap.authoring.inference.generalise import Proposed
+from remap.authoring.inference.pairs import Step
 from remap.authoring.values import laid, with_values
-from remap.expr import Take
-from remap.ops.base import Scope
-from remap.ops.registry import read_op
-from remap.types import Entry
+from remap.authoring.write import to_yaml
+from remap.packs import read
+from remap.plan import make_plan
+from remap.types import Catalog, Entry
 
 LARGEST = 256
 """Values that an example may give; more are no help to a reader."""
+MEMBERS = 2
+"""Members of a stack that an example has."""
 
 
-def example(rule: Proposed, source: Mapping[str, Entry], target: Mapping[str, Entry]) -> dict[str, object]:
-    """The example of a rule, made of the first of its pairs."""
+def example(
+    rule: Proposed,
+    written: Callable[[Proposed], Mapping[str, object]],
+    source: Mapping[str, Entry],
+    target: Mapping[str, Entry],
+) -> dict[str, object]:
+    """The example of a rule, made of the first of its pairs; ``written`` is how it stands in a pack."""
     pair = rule.pairs[0]
-    small = _small(rule)
-    if small is not None:
-        given, made = small
+    members = next((n for s in rule.steps for n in _counts(s)), MEMBERS)
+    sources, targets = pair.first("sources", members), pair.first("targets", members)
+    cuts = len(targets) > len(sources)
+    given = _given(rule.steps, targets if cuts else sources, source if not cuts else target)
+    if given is None:
         return {
-            "given": dict(zip(pair.sources, given, strict=True)),
-            "expect": dict(zip(pair.targets, made, strict=True)),
+            "given": {s: str(source[s].spec) for s in pair.sources},
+            "expect": {t: str(target[t].spec) for t in pair.targets},
         }
-    return {
-        "given": {s: str(source[s].spec) for s in pair.sources},
-        "expect": {t: str(target[t].spec) for t in pair.targets},
-    }
-
-
-def _small(rule: Proposed) -> tuple[list[str], list[str]] | None:
-    """The tensors of a reordering op with values, before and after; None for what keeps the order."""
-    if rule.op is None:
-        return None
-    name, arguments = (rule.op, {}) if isinstance(rule.op, str) else next(iter(rule.op.items()))
-    assert isinstance(arguments, dict)
-    given: list[str] = []
-    first = 0
-    for shape in _shapes(name, arguments, len(rule.sources), len(rule.targets)):
-        last = first + prod(shape)
-        given.append(f"f32[{','.join(map(str, shape))}] = {' '.join(map(str, range(first, last)))}")
-        first = last
-    if not given or first > LARGEST:
-        return None
+    head = {"remap": 1, "pack": "local/example", "version": "0", "title": "one rule"}
+    text = to_yaml({**head, "stages": [{"rules": [written(rule)]}]})
     with TemporaryDirectory() as folder:
-        entries = laid({str(n): text for n, text in enumerate(given)}, Path(folder))
-        parts = tuple(Take(e) for e in entries.values())
-        made = read_op(name, arguments).build(parts, Scope({}, len(rule.targets)))
-        return given, [with_values(e) for e in made]
+        catalog = Catalog("keylist", Path(folder), (), laid(given, Path(folder)))
+        plan = make_plan(catalog, [read(text.encode(), "example.yaml")], inverse=cuts, partial=True)
+        made = {o.key: with_values(o.expr) for o in plan.outputs}
+    return {"given": made, "expect": given} if cuts else {"given": given, "expect": made}
 
 
-def _shapes(name: str, arguments: Mapping[str, object], sources: int, targets: int) -> list[tuple[int, ...]]:
-    """Small shapes that the op takes: one element a row, one row a head, or four where they turn."""
-    if name == "transpose":
-        return [(2, 3)]
-    if name == "concat":
-        return [(2,)] * sources
-    if name == "split":
-        return [(2 * targets,)]
-    heads, kv = arguments.get("heads"), arguments.get("kv_heads")
-    if name == "rotary" and isinstance(heads, int):
-        return [(4 * heads,)]
-    if isinstance(heads, int) and isinstance(kv, int):
-        return [(heads,), (kv,), (kv,)] if name == "fuse_qkv" else [(heads + 2 * kv,)]
-    return []
+def _counts(step: Step) -> list[int]:
+    """How many members the step says that there are."""
+    several = [] if isinstance(step, str) else step.values()
+    return [a["parts"] for a in several if isinstance(a, dict) and isinstance(a.get("parts"), int)]
+
+
+def _given(steps: Sequence[Step], keys: Sequence[str], entries: Mapping[str, Entry]) -> dict[str, str] | None:
+    """Small tensors with values for the keys that are joined; None for what keeps the order."""
+    shapes = _shapes(steps, keys, entries)
+    if not shapes or sum(map(prod, shapes)) > LARGEST:
+        return None
+    given: dict[str, str] = {}
+    first = 0
+    for key, shape in zip(keys, shapes, strict=True):
+        last = first + prod(shape)
+        given[key] = f"f32[{','.join(map(str, shape))}] = {' '.join(map(str, range(first, last)))}"
+        first = last
+    return given
+
+
+def _shapes(
+    steps: Sequence[Step], keys: Sequence[str], entries: Mapping[str, Entry]
+) -> list[tuple[int, ...]]:
+    """Small shapes that the ops take: one row a head, four where they turn, two elsewhere."""
+    rank = max((len(entries[k].spec.shape) for k in keys), default=1) if "transpose" in steps else 1
+    rest = tuple(range(3, 2 + rank))
+    rows = [2] * len(keys)
+    for step in steps:
+        name, arguments = (step, {}) if isinstance(step, str) else next(iter(step.items()))
+        assert isinstance(arguments, dict)
+        heads, kv, sizes = arguments.get("heads"), arguments.get("kv_heads"), arguments.get("sizes")
+        if name == "cast" or isinstance(sizes, list):
+            return []
+        if name == "rotary" and isinstance(heads, int):
+            rows = [4 * heads]
+        elif isinstance(heads, int) and isinstance(kv, int):
+            rows = [heads, kv, kv]
+    return [(n, *rest) for n in rows] if steps else []
