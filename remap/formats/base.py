@@ -18,6 +18,9 @@ from remap.types import Catalog
 BLOCK = 4096
 """Bytes of a file system's block. Tensors that lie in theirs as in the source's can share them."""
 
+ALIGNED = 1 << 20
+"""Bytes. What is smaller is not worth padding before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Literal:

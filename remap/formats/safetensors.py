@@ -7,7 +7,8 @@ things that the library accepts are refused, since readers differ on them: dupli
 header that does not begin with ``{``.
 
 Tensors are written in the order of the source's bytes, larger element types first, so that every
-tensor is aligned and a rename is one long sequential read.
+tensor is aligned and a rename is one long sequential read. The header ends in spaces (the README allows
+them) so that the data lies in its blocks as it did in the source.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import msgspec
 
 from remap.dtypes import BY_SAFETENSORS
 from remap.errors import Damaged, Hostile, NotACheckpoint, UsageError
-from remap.expr import Expr, takes
-from remap.formats.base import Literal, OutFile, TensorBytes, WriteOptions
+from remap.expr import Expr, Take, takes
+from remap.formats.base import ALIGNED, BLOCK, Literal, OutFile, TensorBytes, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.families import check_family, family, firsts
 from remap.formats.foreign import describe
@@ -255,7 +256,7 @@ def _out_file(name: str, tensors: Mapping[str, Expr], metadata: Mapping[str, str
             "data_offsets": [start, end],
         }
     text = msgspec.json.encode(header)
-    text += b" " * (-len(text) % 8)
+    text += b" " * _padding(8 + len(text), end, next(iter(tensors.values()), None))
     if len(text) > HEADER_LIMIT:
         raise UsageError(
             f"the header of {name} would take {len(text)} bytes; safetensors allows {HEADER_LIMIT}",
@@ -263,3 +264,13 @@ def _out_file(name: str, tensors: Mapping[str, Expr], metadata: Mapping[str, str
         )
     head = Literal(struct.pack("<Q", len(text)) + text)
     return OutFile(name, (head, *(TensorBytes(k, e) for k, e in tensors.items())))
+
+
+def _padding(used: int, nbytes: int, first: Expr | None) -> int:
+    """Spaces after a header that ends at ``used``: the data begins at a multiple of 8 or, where it is large,
+    as far into a block as the source's, which can then share its blocks."""
+    if nbytes < ALIGNED:
+        return -used % 8
+    where = first.entry.location if isinstance(first, Take) else None
+    offset = where.offset if where and where.offset % 8 == 0 else 0
+    return (offset - used) % BLOCK

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from remap.formats.base import BLOCK, OutFile
-from remap.stream.disk import share
+from remap.stream import disk
 from remap.stream.work import stretch
 
 
@@ -37,7 +37,7 @@ class Sharing:
         trial = self._folder / ".shared"
         source, target = os.open(file, os.O_RDONLY), os.open(trial, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            share(source, 0, target, 0, BLOCK)
+            disk.share(source, 0, target, 0, BLOCK)
         except OSError:
             return False
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remap.formats.base import BLOCK
-from remap.stream.disk import share
+from remap.stream import disk
 from remap.stream.read import BUFFER
 from remap.types import Span
 
@@ -104,7 +104,7 @@ class Sink:
         whole = (span.nbytes - head) // BLOCK * BLOCK
         self._copy(fd, start, head)
         try:
-            share(fd, start + head, self._fd, self._offset, whole)
+            disk.share(fd, start + head, self._fd, self._offset, whole)
             self._offset += whole
             self._progress(whole)
         except OSError:  # a file with other rules than its neighbours, a limit of the file system

@@ -4,7 +4,8 @@ In: records as parts of known size. Out: an OutFile: per record a local header p
 field, the bytes, a data descriptor; then central directory and end records. Checksums that are
 not known beforehand are zero at first and written by the seal, once the bytes have passed.
 
-Byte for byte what torch's own writer makes of the same records. Source: torch
+Byte for byte what torch's own writer makes of the same records, but for large ones that are copied: they
+lie as far into a block as they did. Source: torch
 ``caffe2/serialize/inline_container.cc`` (``getPadding``) and its ``miniz`` (headers, zip64).
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remap.errors import Damaged
-from remap.formats.base import CopiedBytes, Literal, OutFile, Part
+from remap.formats.base import ALIGNED, BLOCK, CopiedBytes, Literal, OutFile, Part
 from remap.formats.torch.container import CENTRAL, END, END64, LOCAL, LOCATOR, U16, U32
 
 ALIGNMENT = 64
@@ -31,11 +32,15 @@ _MADE_BY, _NEEDS = 0x031E, 0x2D
 
 @dataclass(frozen=True)
 class NewRecord:
-    """A record to be written: its name without the folder, its bytes, and their CRC-32 where known."""
+    """A record to be written: its name without the folder, its bytes, and their CRC-32 where known.
+
+    offset  where in a source its bytes lie; large ones are put as far into a block, and can then share it
+    """
 
     name: str
     part: Part | None
     crc32: int | None = None
+    offset: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +54,13 @@ class NewRecord:
     @classmethod
     def copied(cls, name: str, part: CopiedBytes) -> NewRecord:
         """A record that is carried along."""
-        return cls(name, part if part.nbytes else None, part.crc32 if part.nbytes else 0)
+        return cls(name, part if part.nbytes else None, part.crc32 if part.nbytes else 0, part.offset)
+
+    def padding(self, used: int, alignment: int) -> int:
+        """Bytes to be left free at ``used``, so that the record's bytes are aligned."""
+        if self.offset is None or self.offset % alignment or self.nbytes < ALIGNED:
+            return -used % alignment
+        return (self.offset - used) % BLOCK
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ def lay_out_zip(name: str, prefix: str, records: Sequence[NewRecord], alignment:
     pos = 0
     for record in records:
         full = f"{prefix}/{record.name}".encode()
-        header = _local_header(full, pos, record.nbytes, alignment)
+        header = _local_header(full, pos, record, alignment)
         pending += header
         start = pos
         pos += len(header) + record.nbytes
@@ -121,14 +132,15 @@ def _check(name: str, placed: Sequence[_Placed], crcs: Sequence[int]) -> None:
         )
 
 
-def _local_header(full: bytes, pos: int, nbytes: int, alignment: int) -> bytes:
+def _local_header(full: bytes, pos: int, record: NewRecord, alignment: int) -> bytes:
     """Local header of a record that begins at ``pos``, padded so that its bytes are aligned."""
+    nbytes = record.nbytes
     wide = b""
     if nbytes >= U32 or pos >= U32:
         values = struct.pack("<2Q", nbytes, 0) if nbytes >= U32 else b""  # miniz: packed size not yet known
         values += struct.pack("<Q", pos) if pos >= U32 else b""
         wide = struct.pack("<2H", 1, len(values)) + values
-    padding = -(pos + LOCAL.size + len(full) + len(wide) + 4) % alignment
+    padding = record.padding(pos + LOCAL.size + len(full) + len(wide) + 4, alignment)
     extra = wide + struct.pack("<2sH", b"FB", padding) + b"Z" * padding
     flags = _FLAGS if nbytes else _EMPTY_FLAGS
     return LOCAL.pack(b"PK\x03\x04", 0, flags, 0, 0, 0, 0, 0, 0, len(full), len(extra)) + full + extra

@@ -58,7 +58,7 @@ def rewrite(file: TorchFile, name: str, renames: Mapping[str, str], drop: Set[st
     records = [
         NewRecord.of(record.name, stream)
         if record.name == "data.pkl"
-        else NewRecord(record.name, TensorBytes(full[entry.key], Take(entry)), record.crc32)
+        else NewRecord(record.name, TensorBytes(full[entry.key], Take(entry)), record.crc32, record.offset)
         if (entry := whole.get(record.offset)) is not None and record.nbytes == entry.spec.nbytes
         else NewRecord.copied(
             record.name, CopiedBytes(archive.path, record.offset, record.nbytes, record.crc32)
