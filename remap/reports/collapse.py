@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_\[,])(?:0|[1-9][0-9]{0,17})(?![0-9A-Za-z_\],])")
 """Numbers that are whole words; those of a shape, ``f16[8,8]``, are not: other shapes are other lines."""
@@ -17,28 +17,33 @@ Shape = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its cells, and how many rows it stands for."""
+    """One line: its cells, how many rows it stands for, and the place of the first of them."""
 
     cells: tuple[str, ...]
     count: int
+    first: int = field(default=0, compare=False)
 
 
 def collapse(rows: Iterable[Sequence[str]]) -> list[Line]:
     """Rows that differ only in numbers that are whole words, as one line each, in the order of
     their first rows."""
     groups: dict[Shape, list[list[list[int]]]] = {}
-    for row in rows:
+    firsts: list[int] = []
+    for place, row in enumerate(rows):
         numbers = [[int(n) for n in _NUMBER.findall(cell)] for cell in row]
-        groups.setdefault(tuple(tuple(_NUMBER.split(cell)) for cell in row), []).append(numbers)
-    return [_line(shape, found) for shape, found in groups.items()]
+        found = groups.setdefault(tuple(tuple(_NUMBER.split(cell)) for cell in row), [])
+        if not found:
+            firsts.append(place)
+        found.append(numbers)
+    return [_line(*group, first) for group, first in zip(groups.items(), firsts, strict=True)]
 
 
-def _line(shape: Shape, found: list[list[list[int]]]) -> Line:
+def _line(shape: Shape, found: list[list[list[int]]], first: int) -> Line:
     cells = []
     for i, texts in enumerate(shape):
         spans = [_span(column) for column in zip(*(numbers[i] for numbers in found), strict=True)]
         cells.append("".join(a + b for a, b in zip(texts, [*spans, ""], strict=True)))
-    return Line(tuple(cells), len(found))
+    return Line(tuple(cells), len(found), first)
 
 
 def _span(numbers: Sequence[int]) -> str:

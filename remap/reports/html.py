@@ -1,24 +1,24 @@
 """The report as one HTML file that needs nothing else: no script, font or image is fetched.
 
-The tree of the target's modules is in the page as JSON, once; the page's own script draws a node when it is
-opened, so that a model of tens of thousands of tensors opens at once. Without scripts the tables of
-findings are still there. jinja2 puts it together (``pip install 'remap[html]'``).
+The tree of the target's modules is in the page as JSON, layers that are alike once; the page's own script
+draws a node when it is opened, so that a model of tens of thousands of tensors opens at once. Without scripts
+the tables of findings are still there. jinja2 puts it together (``pip install 'remap[html]'``).
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
 from remap.audits import registry
 from remap.audits.report import Report
 from remap.errors import UsageError
-from remap.reports.parts.groups import groups, specs, told
+from remap.reports.parts.groups import groups, told
+from remap.reports.parts.packed import packed
 from remap.reports.parts.picture import boxes as picture
 from remap.reports.parts.picture import height
-from remap.reports.parts.tree import REMARKS, Node, build
+from remap.reports.parts.tree import REMARKS, build
 from remap.reports.text import coverage, verdict
 from remap.version import __version__
 
@@ -51,41 +51,11 @@ def render(report: Report) -> str:
         remarks=REMARKS,
         style=folder.joinpath("audit.css").read_text(encoding="utf-8"),
         script=folder.joinpath("audit.js").read_text(encoding="utf-8"),
-        data=embedded(tree(root)),
+        data=embedded(packed(root)),
         boxes=boxes,
         height=height(boxes),
         version=__version__,
     )
-
-
-def tree(node: Node) -> dict[str, Any]:
-    """A node as the script reads it: short names, since there may be a hundred thousand.
-
-    n name; k, l keys and loaded ones; e, m the same by elements; x keys of the source alone; w the worst
-    level; g categories; c children. Of a tensor: f category, t specs, v level, p is it the target's, s the
-    source's keys (1 for the same one), d what is said of it.
-    """
-    found: dict[str, Any] = {"n": node.name}
-    if node.keys:
-        found |= {"k": node.keys, "l": node.loaded, "e": node.elements, "m": node.loaded_elements}
-    if node.extra:
-        found["x"] = node.extra
-    if node.level != "allow":
-        found["w"] = node.level
-    if node.children:
-        found["g"] = node.categories
-        found["c"] = [tree(child) for child in node.children.values()]
-    if node.judged is not None:
-        f = node.judged.finding
-        found |= {"f": f.category, "t": specs(f), "v": node.judged.level}
-        if f.expected is not None:
-            found["p"] = 1
-        if f.source:
-            found["s"] = 1 if f.source == (node.path,) else list(f.source)
-        said = [f.detail, *(f"{r.finding.category}: {r.finding.detail}" for r in node.remarks)]
-        if any(said):
-            found["d"] = "; ".join(filter(None, said))
-    return found
 
 
 def embedded(value: object) -> str:

@@ -1,7 +1,7 @@
-"""The report as JUnit XML: a test suite a category, a test case a finding that fails, warns or was waived.
+"""The report as JUnit XML: a test suite a category, a test case for findings that fail, warn or were waived.
 
-What is loaded is one passing case with its count, so that a report of nothing but failures is not the
-picture. Source: the schema of the Jenkins xUnit plugin (junit-10.xsd).
+Layers that are alike are one test case. What is loaded is one passing case with its count, so that a report
+of nothing but failures is not the picture. Source: the schema of the Jenkins xUnit plugin (junit-10.xsd).
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from remap.audits.report import Report
-from remap.reports.parts.groups import Group, groups, specs
+from remap.reports.parts.groups import Group, groups, suppressed
 from remap.reports.parts.xml_text import clean
-from remap.reports.sarif import suppressed
 from remap.reports.text import coverage, verdict
 
 
@@ -38,26 +37,27 @@ def render(report: Report) -> str:
 
 
 def _suite(root: Element, group: Group) -> Element:
-    listed = [j for j in group.judged if group.level != "allow" or suppressed(j)]
+    told = group.only(suppressed) if group.level == "allow" else group
     suite = SubElement(root, "testsuite", name=f"{group.code} {group.category} ({group.level})")
-    for j in listed:
-        f = j.finding
-        case = SubElement(
-            suite, "testcase", classname=f"remap.{f.category}", name=clean(f.key or "the whole")
-        )
-        text = clean("; ".join(filter(None, (specs(f), f.detail, j.because))))
+    for line, first in told.alike():
+        key, spec, detail = line.cells
+        case = SubElement(suite, "testcase", classname=f"remap.{group.category}", name=clean(key))
+        many = f"{line.count} tensors" if line.count > 1 else ""
+        because = "" if suppressed(first) else first.because
+        text = clean("; ".join(filter(None, (many, spec, detail, because))))
         if group.level == "fail":
-            SubElement(case, "failure", message=text, type=f.code).text = text
+            SubElement(case, "failure", message=text, type=group.code).text = text
         elif group.level == "allow":
             SubElement(case, "skipped", message=text)
         else:
             SubElement(case, "system-out").text = f"warning: {text}"
-    if not listed:
+    if not told.lines:
         SubElement(
             suite, "testcase", classname=f"remap.{group.category}", name=f"{len(group.judged)} tensors"
         )
-    suite.set("tests", str(len(listed) or 1))
-    suite.set("failures", str(len(listed) if group.level == "fail" else 0))
+    count = len(told.lines)
+    suite.set("tests", str(count or 1))
+    suite.set("failures", str(count if group.level == "fail" else 0))
     suite.set("errors", "0")
-    suite.set("skipped", str(len(listed) if group.level == "allow" else 0))
+    suite.set("skipped", str(count if group.level == "allow" else 0))
     return suite

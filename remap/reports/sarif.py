@@ -1,7 +1,8 @@
-"""The report as SARIF 2.1.0, for code scanning: one rule a category, one result a finding.
+"""The report as SARIF 2.1.0, for code scanning: one rule a category, one result for findings that are alike.
 
-What passes is left out, but for findings that were waived or are in the baseline: these are results with a
-suppression.
+Layers that are alike are one result, with its number of occurrences: code scanning takes 25,000 results, and
+shows 5,000. What passes is left out, but for findings that were waived or are in the baseline: these are
+results with a suppression.
 
 Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0.
 """
@@ -17,7 +18,8 @@ from remap.audits import registry
 from remap.audits.category import Category
 from remap.audits.finding import Judged, Level
 from remap.audits.report import Report
-from remap.reports.parts.groups import specs
+from remap.reports.collapse import Line
+from remap.reports.parts.groups import fingerprint, groups, suppressed
 from remap.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -35,14 +37,14 @@ def log(report: Report) -> dict[str, Any]:
     places = {c.name: n for n, c in enumerate(categories)}
     rules = [_rule(c) for c in categories]
     results = []
-    for j in report.judged:
-        if j.level == "allow" and not suppressed(j):
-            continue
-        name = j.finding.category
-        if name not in places:
+    for group in groups(report):
+        told = group.only(suppressed) if group.level == "allow" else group
+        name = group.category
+        if told.judged and name not in places:
             places[name] = len(rules)
-            rules.append({"id": f"{j.finding.code}-{name}", "name": name})
-        results.append(_result(j, places[name], rules[places[name]]["id"], report))
+            rules.append({"id": f"{group.code}-{name}", "name": name})
+        for line, first in told.alike():
+            results.append(_result(line, first, places[name], rules[places[name]]["id"], report))
     driver = {"name": "remap", "version": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},
@@ -52,11 +54,6 @@ def log(report: Report) -> dict[str, Any]:
         "properties": {"target": report.target, "policy": report.policy.name, "passed": report.passed},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def suppressed(judged: Judged) -> bool:
-    """Did a waiver or the baseline let it pass?"""
-    return judged.because.startswith(("waived", "known"))
 
 
 def _rule(category: Category) -> dict[str, Any]:
@@ -71,15 +68,17 @@ def _rule(category: Category) -> dict[str, Any]:
     }
 
 
-def _result(judged: Judged, place: int, rule: str, report: Report) -> dict[str, Any]:
+def _result(line: Line, judged: Judged, place: int, rule: str, report: Report) -> dict[str, Any]:
     f = judged.finding
-    what = " ".join(filter(None, (f.key, specs(f), f"({f.detail})" if f.detail else "")))
+    key, spec, detail = line.cells
+    what = " ".join(filter(None, (key if f.key else "", spec, f"({detail})" if detail else "")))
     uri = Path(report.source)
     found: dict[str, Any] = {
         "ruleId": rule,
         "ruleIndex": place,
         "level": _LEVELS[judged.level],
-        "message": {"text": f"{f.category}: {what}"},
+        "message": {"text": f"{f.category}: {what}" + (f", {line.count} tensors" if line.count > 1 else "")},
+        "occurrenceCount": line.count,
         "locations": [
             {
                 "physicalLocation": {
@@ -88,7 +87,7 @@ def _result(judged: Judged, place: int, rule: str, report: Report) -> dict[str, 
                 "logicalLocations": [{"fullyQualifiedName": f.key or report.target, "kind": "member"}],
             }
         ],
-        "partialFingerprints": {"remapFinding/v1": f.fingerprint},
+        "partialFingerprints": {"remapFinding/v1": fingerprint(line, judged)},
     }
     if suppressed(judged):
         found["suppressions"] = [{"kind": "external", "justification": judged.because}]

@@ -123,3 +123,21 @@ def test_an_adapter_of_another_kind_is_not_a_part_of_this_one() -> None:
     report = run(source, wanted, "lora")
     assert {f.key for f in report.of("missing-adapter")} == {"l.q.lora_A.weight", "l.q.lora_B.weight"}
     assert [f.key for f in report.of("partial-adapter")] == ["l.mlp.adapter.2.weight"]
+
+
+def test_the_nearest_name_is_told_for_every_layer() -> None:
+    wanted = {f"layers.{i}.{p}": [8, 4] for i in range(300) for p in ("self_attn.q", "mlp.up")}
+    source = {k.replace("self_attn", "attn").replace("up", "upp"): s for k, s in wanted.items()}
+    report = run(source, wanted)
+    details = {f.key: f.detail for f in report.of("missing-parameter")}
+    assert len(details) == 600
+    for i in (0, 7, 299):
+        assert details[f"layers.{i}.self_attn.q"] == (
+            f"nearest is layers.{i}.attn.q, which the target has no place for"
+        )
+        assert f"nearest is layers.{i}.mlp.upp," in details[f"layers.{i}.mlp.up"]
+
+
+def test_the_nearest_name_is_told_where_its_number_differs() -> None:
+    (found,) = run({"block.3.w": [4]}, {"blocks.5.w": [4]}).of("missing-parameter")
+    assert found.detail.startswith("nearest is block.3.w,")

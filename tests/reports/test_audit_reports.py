@@ -165,6 +165,38 @@ def test_junit_counts_agree_with_its_cases(report: Report) -> None:
     assert any("\\x01" in c.get("name", "") for c in cases), "XML can't hold a control character"
 
 
+@pytest.fixture
+def layers() -> Report:
+    """24 layers without their MLP; one weight of another shape; one norm waived in every layer."""
+    wanted = {f"l.{i}.{p}": [4, 2] for i in range(24) for p in ("mlp.up", "mlp.down", "attn", "norm")}
+    source = {k: s for k, s in wanted.items() if k.endswith("attn")} | {"l.3.attn": [2, 2]}
+    return run(source, wanted, 'policy: 1\nwaivers:\n  - {pattern: "l.*.norm", reason: ones}\n')
+
+
+def test_sarif_has_layers_that_are_alike_as_one_result(layers: Report, sarif_schema: dict[str, Any]) -> None:
+    document = json.loads(render(layers, "sarif"))
+    jsonschema.validate(document, sarif_schema)
+    found = {r["message"]["text"]: r for r in document["runs"][0]["results"]}
+    up = found["missing-parameter: l.{0..23}.mlp.up f32[4,2], 24 tensors"]
+    assert up["occurrenceCount"] == 24
+    assert up["partialFingerprints"] == {"remapFinding/v1": "RM101 l.{0..23}.mlp.up"}
+    assert up["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "l.0.mlp.up"
+    (waived,) = [r for r in found.values() if "suppressions" in r]
+    assert waived["occurrenceCount"] == 24
+    (shape,) = [r for r in found.values() if r["ruleId"] == "RM301"]
+    assert shape["partialFingerprints"]["remapFinding/v1"] == "RM301 l.3.attn f32[2,2] f32[4,2]"
+    assert len(found) == 4
+
+
+def test_junit_has_layers_that_are_alike_as_one_case(layers: Report) -> None:
+    root = ElementTree.fromstring(render(layers, "junit"))
+    cases = {c.get("name"): c for c in root.iter("testcase")}
+    (failure,) = cases["l.{0..23}.mlp.up"]
+    assert failure.get("message") == "24 tensors; f32[4,2]; missing-parameter: fail"
+    assert "waived: ones" in next(iter(cases["l.{0..23}.norm"])).get("message", "")
+    assert int(root.get("failures", "")) == 3
+
+
 def test_github_annotations_are_lines_that_a_key_cannot_break(report: Report) -> None:
     lines = render(report, "github").splitlines()
     assert lines[0].startswith("::error title=RM101 missing-parameter::new.weight")

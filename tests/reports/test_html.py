@@ -18,6 +18,7 @@ import pytest
 from audits.tables import run
 from reports.test_audit_reports import EVIL, POLICY, SOURCE, TARGET
 
+from remap.audits.report import Report
 from remap.reports.registry import render
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -62,11 +63,29 @@ def page(text: str) -> Page:
     return Page(text)
 
 
-def leaves(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def leaves(
+    node: dict[str, Any], path: str = "", numbers: tuple[int, ...] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every tensor, runs unfolded and texts written out, as the page's script does it."""
     if "f" in node:
-        yield path, node
+        own = dict(node)
+        if isinstance(node.get("s"), list):
+            own["s"] = [written(key, numbers) for key in node["s"]]
+        if "d" in node:
+            own["d"] = written(node["d"], numbers)
+        yield path, own
     for child in node.get("c", ()):
-        yield from leaves(child, f"{path}.{child['n']}" if path else child["n"])
+        first, last = child["n"] if isinstance(child["n"], list) else (None, None)
+        names = [child["n"]] if first is None else [str(n) for n in range(first, last + 1)]
+        for name in names:
+            inner = numbers if first is None else (*numbers, int(name))
+            yield from leaves(child, f"{path}.{name}" if path else name, inner)
+
+
+def written(text: str | list[Any], numbers: tuple[int, ...]) -> str:
+    if isinstance(text, str):
+        return text
+    return "".join(p if isinstance(p, str) else str(numbers[p[0]] + p[1]) for p in text)
 
 
 def test_nothing_is_fetched(page: Page) -> None:
@@ -125,6 +144,41 @@ def test_the_same_tensor_under_another_name_shows_its_source() -> None:
     assert (key, leaf["f"], leaf["s"]) == ("new.w", "renamed", ["old.w"])
 
 
+LAYERS = {
+    f"layers.{i}.{part}": [4, 2] for i in range(24) for part in ("mlp.up.weight", "mlp.experts.0.w", "norm")
+}
+"""A model of layers that are alike, each with a number inside that is sometimes the layer's."""
+MOVED = '- {id: moved, from: "layers.{i:int}.{rest:path}", to: "{i+2}.{rest}"}'
+
+
+def moved() -> Report:
+    """Layers that a rule moves by two; one of them has another shape in the target, one is not there."""
+    wanted = {f"{int(k.split('.')[1]) + 2}.{k.split('.', 2)[2]}": s for k, s in LAYERS.items()}
+    source = {k: s for k, s in LAYERS.items() if k != "layers.20.norm"}
+    return run(source, {**wanted, "9.norm": [3], "lm.weight": [1]}, rules=MOVED)
+
+
+def test_layers_that_are_alike_are_in_the_page_once() -> None:
+    report = moved()
+    page = Page(render(report, "html"))
+    found = dict(leaves(page.tree))
+    assert len(found) == len(LAYERS) + 1
+    for f in report.findings:
+        if f.category != "unverified-layout":
+            assert found[f.key]["f"] == f.category
+            assert found[f.key].get("s", []) == list(f.source), "sources are those of each layer"
+            assert found[f.key].get("d", "") == f.detail
+    assert [c["n"] for c in page.tree["c"]] == [[2, 8], [9, 9], [10, 21], [22, 22], [23, 25], "lm"]
+    assert len(page.scripts[0]) < 6000
+
+
+def test_a_page_of_tens_of_thousands_of_tensors_is_small() -> None:
+    pairs = [(i, e) for i in range(60) for e in range(128)]
+    keys = {f"layers.{i}.experts.{e}.{p}.weight": [4, 2] for i, e in pairs for p in "ab"}
+    text = render(run({f"model.{k}": s for k, s in keys.items()}, keys), "html")
+    assert len(text) < 100_000, "15,360 tensors on each side"
+
+
 def draw(text: str, folder: Path, script: str = "") -> list[str]:
     """The rows of the tree that a Chromium draws, after ``script``; how many tensors it says are shown,
     last."""
@@ -150,6 +204,20 @@ def test_what_is_wrong_is_open_at_first(text: str, page: Page, tmp_path: Path) -
     assert any("shape-mismatch" in r and "transposed" in r for r in rows)
     assert any('aria-expanded="true"' in r and "<b>up</b>" in r for r in rows)
     assert any("&lt;/script&gt;" in r for r in rows)
+
+
+def test_a_run_of_layers_is_unfolded_by_the_page(tmp_path: Path) -> None:
+    text = render(moved(), "html")
+    if CHROMIUM is None:
+        assert '"n":[2,8]' in Page(text).scripts[0]
+        return
+    script = 'words.value = "13.mlp"; words.dispatchEvent(new Event("input"))'
+    *rows, shown = draw(text, tmp_path, script)
+    assert shown == "4 tensors", "of 13, and of 15, whose source is layers.13"
+    assert any("layers.11.mlp.up.weight" in r and "up" in r for r in rows)
+    script = 'words.value = "layers.11."; words.dispatchEvent(new Event("input"))'
+    *_, shown = draw(text, tmp_path, script)
+    assert shown == "3 tensors", "the source's names are found, too"
 
 
 @pytest.mark.parametrize(

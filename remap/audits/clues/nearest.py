@@ -1,18 +1,24 @@
-"""The nearest of the other side's keys: a weight that was misnamed is told by its name and shape."""
+"""The nearest of the other side's keys: a weight that was misnamed is told by its name and shape.
+
+Names are compared without their numbers, once for all layers; of the keys that have the nearest name, the one
+with the same numbers is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from remap.audits.comparison import Comparison
 from remap.audits.names.ties import role
+from remap.audits.suggest.skeletons import Digits, Pieces
+from remap.packs.matching.keyset import numbers
 from remap.types import TensorSpec
 
 ENOUGH = 60
 """Likeness in percent from which a name is worth telling."""
 MOST = 200
-"""Missing keys that are looked up one by one; where more are missing, names are not the reason."""
+"""Missing names that are looked up; where more are missing, names are not the reason."""
 
 
 class Nearest:
@@ -20,13 +26,19 @@ class Nearest:
 
     def __init__(self, table: Comparison) -> None:
         self.table = table
+        self._near: dict[tuple[Pieces, object], Pieces | None] = {}
 
     @cached_property
-    def _by_shape(self) -> Mapping[object, list[str]]:
-        found: dict[object, list[str]] = {}
-        for key in self.table.excess:
-            found.setdefault(self._shape(self.table.offered[key]), []).append(key)
-        return {shape: sorted(keys) for shape, keys in found.items()}
+    def _by_shape(self) -> Mapping[object, dict[Pieces, dict[Digits, str]]]:
+        """Shape -> pieces of a name between its numbers -> the numbers -> the key."""
+        found: dict[object, dict[Pieces, dict[Digits, str]]] = {}
+        for key in self.table.offered:  # in its order, so that the report is the same each time
+            if key not in self.table.excess:
+                continue
+            pieces, digits = numbers(key)
+            names = found.setdefault(self._shape(self.table.offered[key]), {})
+            names.setdefault(tuple(pieces), {})[tuple(digits)] = key
+        return found
 
     def _shape(self, spec: TensorSpec) -> object:
         return None if self.table.unshaped else spec.shape
@@ -38,11 +50,31 @@ class Nearest:
 
     def of(self, key: str) -> str:
         """The nearest key; empty where there is none, or too much is missing."""
-        if not self.table.excess or len(self.table.absent) > MOST:
+        if not self.table.excess:
             return ""
-        from rapidfuzz.process import extractOne
+        pieces, digits = numbers(key)
+        name = tuple(pieces), self._shape(self.table.target.specs[key])
+        if name not in self._near:
+            self._near[name] = self._name(key, *name) if len(self._near) < MOST else None
+        near = self._near[name]
+        if near is None:
+            return ""
+        keys = self._by_shape[name[1]][near]
+        return keys.get(tuple(digits)) or _most_like(key, keys.values())
 
-        among = self._by_shape.get(self._shape(self.table.target.specs[key]), [])
-        among = [k for k in among if role(k) == role(key)]
-        near = extractOne(key, among, score_cutoff=ENOUGH)
-        return str(near[0]) if near else ""
+    def _name(self, key: str, pieces: Pieces, shape: object) -> Pieces | None:
+        """The nearest name, without its numbers."""
+        among = {"#".join(p): p for p, keys in self._by_shape.get(shape, {}).items() if _alike(key, keys)}
+        near = _most_like("#".join(pieces), among)
+        return among[near] if near else None
+
+
+def _alike(key: str, keys: Mapping[Digits, str]) -> bool:
+    return role(next(iter(keys.values()))) == role(key)
+
+
+def _most_like(text: str, among: Iterable[str]) -> str:
+    from rapidfuzz.process import extractOne
+
+    near = extractOne(text, list(among), score_cutoff=ENOUGH)
+    return str(near[0]) if near else ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from remap.audits.finding import Finding, Judged, Level
 from remap.audits.report import Report
@@ -23,10 +24,24 @@ class Group:
     category: str
     judged: tuple[Judged, ...]
 
-    @property
+    @cached_property
     def lines(self) -> list[Line]:
         """Repeated layers in one line: cells are key, spec, detail, why."""
         return collapse(_row(j) for j in self.judged)
+
+    def only(self, wanted: Callable[[Judged], bool]) -> Group:
+        """The same of some of its findings."""
+        return replace(self, judged=tuple(filter(wanted, self.judged)))
+
+    def alike(self) -> Iterator[tuple[Line, Judged]]:
+        """Each line with the first of the findings that it stands for."""
+        return ((line, self.judged[line.first]) for line in self.lines)
+
+
+def fingerprint(line: Line, judged: Judged) -> str:
+    """What tells a line from others: as the one finding's own, or its keys' range."""
+    f = judged.finding
+    return f.fingerprint if line.count == 1 else f.fingerprint.replace(f.key, line.cells[0])
 
 
 def groups(report: Report) -> list[Group]:
@@ -38,9 +53,14 @@ def groups(report: Report) -> list[Group]:
     return [Group(*k, tuple(found[k])) for k in keys]
 
 
+def suppressed(judged: Judged) -> bool:
+    """Did a waiver or the baseline let it pass?"""
+    return judged.because.startswith(("waived", "known"))
+
+
 def _row(judged: Judged) -> tuple[str, str, str]:
     f = judged.finding
-    why = judged.because if judged.because.startswith(("waived", "known")) else ""
+    why = judged.because if suppressed(judged) else ""
     return f.key or "(the whole)", specs(f), "; ".join(filter(None, (f.detail, why)))
 
 

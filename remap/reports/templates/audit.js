@@ -2,7 +2,29 @@
 // The tree of the target's modules: a node's children are drawn when it is opened. Numbered children that look
 // alike (the layers of a model) are drawn as one row until it is opened.
 (() => {
-  const root = JSON.parse(document.getElementById("data").textContent);
+  // A text whose numbers follow those of the path: a piece is text, or [which number, what to add].
+  const written = (text, numbers) =>
+    Array.isArray(text)
+      ? text.map((p) => (Array.isArray(p) ? String(numbers[p[0]] + p[1]) : p)).join("")
+      : text;
+
+  // A run of layers is one node in the data; here it is a node for each.
+  const unfolded = (node, name, numbers) => {
+    const own = { ...node, n: name };
+    if (Array.isArray(node.s)) own.s = node.s.map((key) => written(key, numbers));
+    if (node.d) own.d = written(node.d, numbers);
+    if (node.c) own.c = node.c.flatMap((child) => members(child, numbers));
+    return own;
+  };
+
+  const members = (node, numbers) => {
+    if (!Array.isArray(node.n)) return [unfolded(node, node.n, numbers)];
+    const found = [];
+    for (let k = node.n[0]; k <= node.n[1]; k++) found.push(unfolded(node, String(k), [...numbers, k]));
+    return found;
+  };
+
+  const root = unfolded(JSON.parse(document.getElementById("data").textContent), "", []);
   const tree = document.getElementById("tree");
   const words = document.getElementById("words");
   const category = document.getElementById("category");
@@ -29,26 +51,33 @@
 
   const filtering = () => Boolean(category.value || wrong.checked || words.value);
 
+  const below = (path, name) => (path ? path + "." + name : name);
+
   // How many leaves below a node pass the filter. A node may be a tensor and a module at once.
   const passing = (node, path) => {
     let count = node.f && wanted(node, path) ? 1 : 0;
-    for (const child of node.c || []) count += passing(child, path ? path + "." + child.n : child.n);
+    for (const child of node.c || []) count += passing(child, below(path, child.n));
     return count;
   };
 
   const likeness = (node) =>
     [node.k, node.l, node.x, node.w, JSON.stringify(node.g), (node.c || []).map((c) => c.n).join()].join("|");
 
-  const rows = (node) => {
+  // The children that pass the filter; numbers in a row that look alike together.
+  const rows = (node, path) => {
     const found = [];
     for (const child of node.c || []) {
+      if (filtering() && !passing(child, below(path, child.n))) continue;
       const last = found[found.length - 1];
       const numbered = /^\d+$/.test(child.n) && child.c;
-      if (last && numbered && last.numbered && likeness(last.nodes[0]) === likeness(child)) last.nodes.push(child);
+      const next = last && last.numbered && numbered && Number(child.n) === Number(last.nodes[last.nodes.length - 1].n) + 1;
+      if (next && likeness(last.nodes[0]) === likeness(child)) last.nodes.push(child);
       else found.push({ nodes: [child], numbered });
     }
     return found;
   };
+
+  const span = (nodes) => "{" + nodes[0].n + ".." + nodes[nodes.length - 1].n + "}";
 
   const twist = (path, isOpen) => {
     const button = element("button", "twist", isOpen ? "\u25be" : "\u25b8");
@@ -110,24 +139,19 @@
   };
 
   const walk = (node, path, depth) => {
-    for (const { nodes } of rows(node)) {
+    for (const { nodes } of rows(node, path)) {
       if (drawn >= MOST) return;
       const first = nodes[0];
-      const place = path ? path + "." + first.n : first.n;
-      const kept = filtering() ? nodes.filter((n) => passing(n, path ? path + "." + n.n : n.n)) : nodes;
-      if (!kept.length) continue;
+      const place = below(path, first.n);
       if (first.f && (!filtering() || wanted(first, place))) drawLeaf(first, place, depth);
       if (!first.c) continue;
-      if (kept.length === 1) {
-        const only = kept[0], at = path ? path + "." + only.n : only.n;
-        if (drawModule(kept, at, only.n, depth)) walk(only, at, depth + 1);
+      if (nodes.length === 1) {
+        if (drawModule(nodes, place, first.n, depth)) walk(first, place, depth + 1);
         continue;
       }
-      const span = "{" + kept[0].n + ".." + kept[kept.length - 1].n + "}";
-      const at = path ? path + "." + span : span;
-      if (!drawModule(kept, at, span, depth)) continue;
-      for (const one of kept) {
-        const here = path ? path + "." + one.n : one.n;
+      if (!drawModule(nodes, below(path, span(nodes)), span(nodes), depth)) continue;
+      for (const one of nodes) {
+        const here = below(path, one.n);
         if (drawModule([one], here, one.n, depth + 1)) walk(one, here, depth + 2);
       }
     }
@@ -143,26 +167,22 @@
   };
 
   const openAll = (node, path) => {
-    for (const { nodes } of rows(node)) {
+    for (const { nodes } of rows(node, path)) {
       for (const one of nodes) {
-        const at = path ? path + "." + one.n : one.n;
-        if (!one.c || (filtering() && !passing(one, at))) continue;
-        open.add(at);
-        openAll(one, at);
+        if (!one.c) continue;
+        open.add(below(path, one.n));
+        openAll(one, below(path, one.n));
       }
-      if (nodes.length > 1) {
-        const span = "{" + nodes[0].n + ".." + nodes[nodes.length - 1].n + "}";
-        open.add(path ? path + "." + span : span);
-      }
+      if (nodes.length > 1) open.add(below(path, span(nodes)));
     }
   };
 
   // At first: open what has something wrong in it, down to the modules, but no run of alike layers.
   const openWrong = (node, path, depth) => {
     if (depth > 6) return;
-    for (const { nodes } of rows(node)) {
+    for (const { nodes } of rows(node, path)) {
       const one = nodes[0];
-      const at = path ? path + "." + one.n : one.n;
+      const at = below(path, one.n);
       if (nodes.length > 1 || !one.c || !(one.w || one.l !== one.k)) continue;
       open.add(at);
       openWrong(one, at, depth + 1);
