@@ -60,6 +60,13 @@ destination = click.argument("destination", type=click.Path(path_type=Path))
 at = click.option(
     "--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous."
 )
+weights = click.option(
+    "--weights",
+    type=click.Choice(["model", "zero"]),
+    default="model",
+    show_default=True,
+    help="Those that a DeepSpeed run trained with, or the fp32 weights in its ZeRO files.",
+)
 rules = click.option(
     "-r", "--rules", multiple=True, metavar="PACK", help="A pack, family/name or a file (repeatable)."
 )
@@ -96,11 +103,13 @@ def conversion(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(**given: Any) -> None:
         given["params"] = dict(given["params"])
+        given["at"] = _place(given["at"], given.pop("weights"))
         how = {name: given.pop(name) for name in How.__annotations__}
         function(how=how, **given)
 
     for option in (
         at,
+        weights,
         click.option(
             "--again", multiple=True, metavar="RULE", help="Let this rule apply to names that it made."
         ),
@@ -113,6 +122,15 @@ def conversion(function: Callable[..., None]) -> Callable[..., None]:
     ):
         command = option(command)
     return command
+
+
+def _place(at: str | None, weights: str) -> str | None:
+    """Where the weights lie; ZeRO's have a place of their own."""
+    if weights == "model":
+        return at
+    if at is not None:
+        raise click.UsageError("--weights zero says where the weights lie, and so does --at: give one")
+    return weights
 
 
 class Writing(TypedDict):

@@ -21,10 +21,6 @@ AWAITED = {"rules", "output", "dcp", "fsdp"}
 
 DEPARTURES = {
     "s32_valid_empty": "a checkpoint without tensors is never a success",
-    **dict.fromkeys(
-        ("f01_missing_rank", "f04_ranks_disagree", "f05_truncated_shard", "f14_evil_rank"),
-        "ZeRO optimizer files are reported and left behind, never opened",
-    ),
 }
 """Cases that remap judges otherwise than the corpus, and why."""
 

@@ -14,7 +14,8 @@ from remap.errors import Damaged, UsageError
 
 _LAYER = re.compile(r"layer_(\d+)(?:-model_(\d+))?-model_states\.pt")
 _RANK = re.compile(r"mp_rank_(\d+)_model_states\.pt")
-_OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_\d+_mp_rank_\d+_?optim_states\.pt")
+_OPTIMIZER = re.compile(r"(?:(?:bf16|fp16)_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_?optim_states\.pt")
+_PARTITION = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_model_states\.pt")
 
 LATEST = "latest"
 """The file that names the newest step folder, without a line break."""
@@ -61,9 +62,34 @@ def rank_files(folder: Path) -> list[Path]:
     return [p for _, p in sorted(found)]
 
 
-def optimizer_files(folder: Path) -> list[Path]:
-    """The ZeRO optimizer files of a step folder, sorted by name."""
-    return sorted(p for p in folder.iterdir() if _OPTIMIZER.fullmatch(p.name))
+@dataclass(frozen=True, slots=True, order=True)
+class ZeroFile:
+    """A file of ZeRO's: ``zero_pp_rank_{shard}_mp_rank_{rank}_...``. The first number is the data-parallel
+    rank, whatever its name; ``rank`` is that of ``mp_rank_XX``."""
+
+    rank: int
+    shard: int
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+
+def optimizer_files(folder: Path) -> list[ZeroFile]:
+    """The ZeRO optimizer files of a step folder, by their numbers."""
+    return _zero_files(folder, _OPTIMIZER)
+
+
+def partition_files(folder: Path) -> list[ZeroFile]:
+    """The model files of ZeRO-3, one a rank, by their numbers."""
+    return _zero_files(folder, _PARTITION)
+
+
+def _zero_files(folder: Path, name: re.Pattern[str]) -> list[ZeroFile]:
+    found = [(n, p) for p in folder.iterdir() if (n := name.fullmatch(p.name))]
+    return sorted(ZeroFile(int(n[2]), int(n[1]), p) for n, p in found)
 
 
 def step_folders(path: Path) -> list[Path]:
@@ -72,10 +98,10 @@ def step_folders(path: Path) -> list[Path]:
     if path.is_file():
         if path.name == LATEST:
             return step_folders(path.parent)
-        return [path.parent] if layer_of(path.name) or rank_of(path.name) is not None else []
+        return [path.parent] if _is_of_a_step(path.name) else []
     if not path.is_dir():
         return []
-    if layer_files(path) or rank_files(path):
+    if has_model(path):
         return [path]
     latest = path / LATEST
     if latest.is_file() and latest.stat().st_size < 4096:
@@ -87,4 +113,18 @@ def step_folders(path: Path) -> list[Path]:
                 remedy="write the name of one of the step folders into it, or point at that folder",
             )
         return [path / tag]
-    return sorted(p for p in path.iterdir() if p.is_dir() and (layer_files(p) or rank_files(p)))
+    return sorted(p for p in path.iterdir() if p.is_dir() and has_model(p))
+
+
+def has_model(folder: Path) -> bool:
+    """True for a step folder: it has files that hold a model, or say that it lies in layer files."""
+    return bool(layer_files(folder) or rank_files(folder) or partition_files(folder))
+
+
+def _is_of_a_step(name: str) -> bool:
+    return bool(
+        layer_of(name)
+        or rank_of(name) is not None
+        or _PARTITION.fullmatch(name)
+        or _OPTIMIZER.fullmatch(name)
+    )

@@ -16,7 +16,7 @@ from remap.errors import Damaged, InputError, NotACheckpoint
 from remap.formats.torch.container import Archive
 from remap.formats.torch.locate import Step, beside, dotted, follow, locate, resolve
 from remap.pickles.graph import lookup, mapping_pairs, plain
-from remap.pickles.nodes import Text, Value
+from remap.pickles.nodes import Dict, Text, Value
 from remap.pickles.survey import Survey
 from remap.pickles.tensors import TensorRef
 from remap.pickles.walk import Walk
@@ -107,6 +107,20 @@ class TorchFile:
         that can't be read."""
         node = follow(self.contents.walked.root, path)
         return _entries(Contents(**{**vars(self.contents), "node": node}))
+
+    def tensor_at(self, *path: Step) -> Entry | None:
+        """The tensor at ``path``, which may go through lists; None where something else is there, or
+        nothing. Raises InputError for a tensor that can't be read."""
+        node = follow(self.contents.walked.root, path)
+        name = dotted(path)
+        if id(node) not in self.contents.survey.tensors:
+            return None
+        alone = Dict([(Text(name), node)])
+        return _entries(Contents(**{**vars(self.contents), "node": alone}))[name]
+
+    def node_at(self, *path: Step) -> Value:
+        """The node at ``path``, to be written again as it is; None where there is none."""
+        return follow(self.contents.walked.root, path)
 
 
 def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state_dict: bool) -> TorchFile:
