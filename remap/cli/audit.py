@@ -39,6 +39,7 @@ FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
     help="strict (default), magma, lora, adapter, finetune-head, or a YAML file.",
 )
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", show_default=True)
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report there.")
 @click.option("--values", is_flag=True, help="Compare values, too, where both sides have them.")
 @click.option("--baseline", type=click.Path(path_type=Path), help="Findings that are known and don't fail.")
@@ -72,6 +73,8 @@ def command(
 
     if update_baseline and baseline is None:
         raise UsageError("--update-baseline needs a file to write", remedy="give --baseline FILE")
+    for written in (output, baseline if update_baseline else None, write_fix):
+        _check_output(written, source, against)
     gc.disable()  # many small frozen values, none of them in a circle: a third of the time otherwise
     audit = partial(
         loading.audit, source, against, policy=policy, values=values, target_params=dict(target_param), **how
@@ -91,6 +94,13 @@ def command(
     if form != "text" or output is not None:
         terminal.note(str(report))
     raise SystemExit(report.exit_code)
+
+
+def _check_output(path: Path | None, source: Path, against: str) -> None:
+    """Neither side of an audit is ever written to. Raises UsageError."""
+    for name in (source, against):
+        if path is not None and path.exists() and Path(name).exists() and path.samefile(name):
+            raise UsageError("it is one of the two that are compared", where=path, remedy="write elsewhere")
 
 
 def _write_fix(path: Path, suggestions: Sequence[Suggestion]) -> None:

@@ -233,3 +233,20 @@ def test_names_need_no_torch(lists):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert done.returncode == 1
     assert done.stdout.endswith("False\n")
+
+
+def test_json_is_the_same_as_format_json(remap, lists):
+    ran = remap("audit", "b.json", "--against", "c.json", "--json")
+    assert ran.out == remap("audit", "b.json", "--against", "c.json", "--format", "json").out
+    assert json.loads(ran.out)["version"] == 1
+
+
+@pytest.mark.parametrize(
+    "option", [("-o",), ("--write-fix",), ("--update-baseline", "--baseline")], ids=lambda o: o[-1]
+)
+def test_what_is_compared_is_never_written_to(remap, lists, option):
+    before = Path("c.json").read_bytes()
+    ran = remap("audit", "b.json", "--against", "c.json", *option, "./c.json")
+    assert ran.code == 2
+    assert "one of the two that are compared" in ran.err
+    assert Path("c.json").read_bytes() == before
