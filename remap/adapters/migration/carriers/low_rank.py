@@ -1,0 +1,165 @@
+"""LoRA: the factors of every new weight, with the scale that its module needs.
+
+Query, key and value adapters that were made by splitting one have equal factors A in the file: equal tensors
+are taken for one, so joining them again costs no ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from remap.adapters.algebra.assemble import Factors, assemble
+from remap.adapters.algebra.follow import follow
+from remap.adapters.algebra.given import experts_of, term_of
+from remap.adapters.algebra.terms import Delta, NotLowRank
+from remap.adapters.algebra.vectors import LENGTHS, OFFSETS, Meaning, Vector, along
+from remap.adapters.migration.job import Carried, Job, at, split
+from remap.adapters.migration.parameters import wrapped
+from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_rank
+from remap.adapters.scaling import by_pattern, scale
+from remap.dialects.base import AdapterTensor
+from remap.errors import UsageError
+from remap.expr import Expr, Reshape, Take
+from remap.plan import Output
+from remap.stream.whole import whole
+
+_VECTORS = {"lora_magnitude_vector": LENGTHS, "lora_B.bias": OFFSETS}
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A module, or a bare parameter, that gets factors.
+
+    name     of the parameter: ``weight`` for a module
+    bare     PEFT is to wrap the parameter, not the module
+    alpha    what gives the scale at this rank
+    vectors  leaf -> DoRA's lengths, the bias of B
+    like     a tensor of the old adapter, for wrapper and name
+    """
+
+    module: str
+    name: str
+    bare: bool
+    factors: Factors
+    alpha: float
+    vectors: Mapping[str, Expr]
+    like: AdapterTensor
+    rule: str
+    op: str
+
+    @property
+    def rank(self) -> int:
+        """Of the module, of each expert."""
+        return self.factors.rank
+
+
+def low_rank(job: Job) -> list[Ranked]:
+    """Every module that gets factors; what can't be carried is added to the job's problems."""
+    places = job.of("lora", "experts", "embedding")
+    changes = _Changes(job)
+    found = []
+    for output, mine in job.readers(places):
+        try:
+            ranked = _ranked(job, output, mine, changes.of(mine))
+        except (NotLowRank, UsageError) as e:
+            rule = f" (rule {output.rule})" if output.rule else ""
+            job.problems.append(f"{' and '.join(p.key for p in mine)} -> {output.key}{rule}: {e}")
+            continue
+        if ranked:
+            found.append(ranked)
+    return found
+
+
+def _ranked(job: Job, output: Output, mine: Sequence[Place], changes: Mapping[str, Delta]) -> Ranked | None:
+    delta = follow(output.expr, changes.get)
+    if not delta.terms:
+        return None  # of the weights it has parts that the adapter does not change
+    factors = assemble(delta)
+    vectors = {leaf: v for leaf, m in _VECTORS.items() if (v := _vector(job, output, mine, leaf, m))}
+    offset = vectors.get("lora_B.bias")
+    if offset is not None and len({t.scale for t in delta.terms}) > 1:
+        raise NotLowRank("modules with a bias of lora_B and different scales meet in one")
+    rank = factors.rank
+    slow = bool(job.adapter.config.get("use_rslora"))
+    module, name = split(output.key)
+    bare = factors.kind == "experts" or name != "weight"
+    if bare and vectors:
+        raise NotLowRank("PEFT has DoRA and biases for modules only, not for bare parameters")
+    like = next(iter(mine[0].tensors.values()))
+    alpha = factors.scale * (sqrt(rank) if slow else rank)
+    moved = output.expr if isinstance(output.expr, Take) else None
+    op = "rename" if moved else output.op
+    return Ranked(module, name, bare, factors, alpha, vectors, like, output.rule, op)
+
+
+def _vector(job: Job, output: Output, mine: Sequence[Place], leaf: str, meaning: Meaning) -> Expr | None:
+    def known(key: str) -> Vector | None:
+        place = here.get(key)
+        if place is None or leaf not in place.tensors:
+            return None
+        value = job.value(place.tensors[leaf])
+        if len(value.spec.shape) != 1:
+            raise NotLowRank(f"{meaning.name} of shape {list(value.spec.shape)}")
+        size = value.spec.shape[0]
+        thin = 0 if place.flipped else 1
+        return Vector(Reshape(value, (1, size) if place.flipped else (size, 1)), thin)
+
+    here = {p.key: p for p in mine}
+    found = along(output.expr, known, meaning)
+    return Reshape(found.expr, (found.expr.spec.numel,)) if found else None
+
+
+class _Changes:
+    """The changes of base weights; equal factors are one, where weights are joined."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._first: dict[tuple[object, bytes], Expr] = {}
+
+    def of(self, places: Sequence[Place]) -> dict[str, Delta]:
+        return {p.key: self._change(p, shared=len(places) > 1) for p in places}
+
+    def _change(self, place: Place, *, shared: bool) -> Delta:
+        names = EMBEDDING if place.kind == "embedding" else LINEAR
+        a, b = (self._job.value(place.tensors[n]) for n in names)
+        if shared:
+            a, b = self._same(a), self._same(b)
+        if place.kind == "experts":
+            assert place.spec is not None
+            by = parameter_scale(self._job, place.key)
+            return experts_of(a, b, place.spec.shape[0], by, flipped=place.flipped)
+        module = place.tensors[names[0]].module
+        kind = "embedding" if place.kind == "embedding" else "conv" if len(a.spec.shape) > 2 else "linear"
+        return term_of(kind, a, b, scale(self._job.adapter, module), flipped=place.flipped)  # type: ignore[arg-type]
+
+    def _same(self, factor: Expr) -> Expr:
+        if not isinstance(factor, Take) or factor.entry.location is None:
+            return factor
+        return self._first.setdefault((factor.spec, bytes(whole(factor.entry))), factor)
+
+
+def parameter_scale(job: Job, key: str) -> float:
+    """What the product is multiplied by, for the parameter ``key``."""
+    config = job.adapter.config
+    rank = parameter_rank(job.adapter, key)
+    said = by_pattern(config.get("alpha_pattern"), key)
+    said = config.get("lora_alpha") if said is None else said
+    if not rank or not isinstance(said, (int, float)):
+        return 1.0
+    return said / sqrt(rank) if config.get("use_rslora") else said / rank
+
+
+def tensors(found: Iterable[Ranked]) -> Iterator[Carried]:
+    """The tensors of the new adapter."""
+    ranked = list(found)
+    bare: dict[str, set[str]] = {}
+    for r in ranked:
+        if r.bare:
+            bare.setdefault(r.module, set()).add(r.name)
+    for r in ranked:
+        module = wrapped(r.module, r.name, bare[r.module]) if r.bare else r.module
+        a, b = EMBEDDING if r.factors.kind == "embedding" else LINEAR
+        for leaf, expr in {a: r.factors.a, b: r.factors.b, **r.vectors}.items():
+            yield Carried(at(r.like, module, leaf), expr, r.rule, r.op)

@@ -1,0 +1,175 @@
+"""``adapter_config.json`` of a migrated adapter: the old one, with the new names, ranks and alphas.
+
+What names modules is said anew, from the modules that really have tensors: where all modules of the new base
+are known in short names, else in whole paths. Everything else stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from remap.adapters.migration.carriers.factors import Multiplied
+from remap.adapters.migration.carriers.low_rank import Ranked
+from remap.adapters.migration.carriers.renamed import Renamed
+from remap.adapters.migration.carriers.whole import Trained
+from remap.adapters.migration.job import Job, split
+from remap.adapters.migration.naming import Match, by_pattern, by_segments, by_text, layer, names
+from remap.errors import UsageError
+
+Config = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the carriers made."""
+
+    ranked: Sequence[Ranked]
+    multiplied: Sequence[Multiplied]
+    trained: Sequence[Trained]
+    renamed: Sequence[Renamed]
+
+    @property
+    def modules(self) -> list[str]:
+        """Modules that PEFT is to wrap."""
+        return list(
+            dict.fromkeys(
+                [
+                    *(r.module for r in self.ranked if not r.bare),
+                    *(m.module for m in self.multiplied),
+                    *(t.module for t in self.trained if t.head == "ln_tuning_layers"),
+                    *(r.module for r in self.renamed if not _tokens(r)),
+                ]
+            )
+        )
+
+
+def _tokens(renamed: Renamed) -> bool:
+    return any(c.tensor.leaf.startswith("token_adapter.") for c in renamed.carried)
+
+
+def configured(job: Job, found: Found, base_name: str | None) -> Config:
+    """The new configuration; {} where there was none and nothing needs one."""
+    old = dict(job.adapter.config)
+    universe = _modules(o.key for o in job.plan.outputs) if job.whole else None
+    new: Config = dict(old)
+    if found.modules or found.ranked:
+        new.update(_targets(old, found, universe, job))
+    if found.ranked:
+        new.update(_ranks(old, found.ranked))
+    if old.get("feedforward_modules") is not None:
+        ahead = [m.module for m in found.multiplied if m.inputs]
+        behind = [m.module for m in found.multiplied if not m.inputs]
+        new["feedforward_modules"] = _named(ahead, behind, universe, by_text)
+    saved = list(dict.fromkeys(t.module for t in found.trained if t.head == "modules_to_save"))
+    if old.get("modules_to_save") is not None:
+        new["modules_to_save"] = _named(saved, (), universe, by_text)
+    if isinstance(old.get("trainable_token_indices"), Mapping):
+        new["trainable_token_indices"] = _token_indices(old, found.renamed, universe)
+    if base_name is not None:
+        new["base_model_name_or_path"] = base_name
+    return new
+
+
+def _modules(keys: Iterable[str]) -> frozenset[str]:
+    """Every module on the paths of the keys."""
+    found: set[str] = set()
+    for key in keys:
+        module = split(key)[0]
+        while module and module not in found:
+            found.add(module)
+            module = split(module)[0]
+    return frozenset(found)
+
+
+def _named(
+    chosen: Sequence[str], others: Iterable[str], universe: frozenset[str] | None, match: Match
+) -> list[str]:
+    """Short names where all modules are known, else whole paths."""
+    if universe is None:
+        return sorted(chosen)
+    return list(names(chosen, universe | set(others), match))
+
+
+def _targets(old: Config, found: Found, universe: frozenset[str] | None, job: Job) -> Config:
+    """``target_modules`` and what narrows them; ``target_parameters``."""
+    modules = found.modules
+    new: Config = {}
+    if "exclude_modules" in old:
+        new["exclude_modules"] = None
+    layers = sorted({n for m in modules if (n := layer(m)) is not None})
+    narrowed = old.get("layers_to_transform") is not None
+    if narrowed:
+        new |= {"layers_to_transform": None, "layers_pattern": None}
+    if narrowed and universe is not None and all(layer(m) is not None for m in modules):
+        rest = {m for m in universe if layer(m) in layers}
+        new |= {
+            "layers_to_transform": layers,
+            "target_modules": _named(modules, (), frozenset(rest), by_segments),
+        }
+    else:
+        new["target_modules"] = _named(modules, (), universe, by_segments)
+    bare = [f"{r.module}.{r.name}" for r in found.ranked if r.bare]
+    if bare or old.get("target_parameters"):
+        every = frozenset(o.key for o in job.plan.outputs) if job.whole else None
+        new["target_parameters"] = _named(bare, (), every, by_segments) or None
+    if any(r.factors.kind in ("linear", "conv") for r in found.ranked):
+        flipped = {r.factors.flipped for r in found.ranked if r.factors.kind == "linear"}
+        new["fan_in_fan_out"] = flipped == {True}
+    return new
+
+
+def _ranks(old: Config, ranked: Sequence[Ranked]) -> Config:
+    """``r``, ``lora_alpha`` and the patterns for modules that differ from them."""
+    ranks = {_path(r): r.rank for r in ranked}
+    alphas = {_path(r): _whole(r.alpha) for r in ranked}
+    r, alpha = _default(old.get("r"), ranks), _default(old.get("lora_alpha"), alphas)
+    return {
+        "r": r,
+        "lora_alpha": alpha,
+        "rank_pattern": _patterns(ranks, r),
+        "alpha_pattern": _patterns(alphas, alpha),
+    }
+
+
+def _path(ranked: Ranked) -> str:
+    """What PEFT matches patterns with: a module's path, a parameter's key."""
+    return f"{ranked.module}.{ranked.name}" if ranked.bare else ranked.module
+
+
+def _whole(number: float) -> float:
+    """An integer where it is one: alphas are written so."""
+    near = round(number)
+    return near if abs(number - near) < 1e-9 * max(1.0, abs(number)) else number
+
+
+def _default(said: object, values: Mapping[str, float]) -> float:
+    """What was said, while a module still has it, else what most modules have."""
+    if isinstance(said, (int, float)) and said in values.values():
+        return said
+    return Counter(values.values()).most_common(1)[0][0]
+
+
+def _patterns(values: Mapping[str, float], default: float) -> dict[str, float]:
+    """Patterns for what differs from the default. Only modules with factors are asked, so only they count."""
+    found: dict[str, float] = {}
+    for value in dict.fromkeys(v for v in values.values() if v != default):
+        mine = [m for m, v in values.items() if v == value]
+        found |= dict.fromkeys(names(mine, set(values) - set(mine), by_pattern), value)
+    return found
+
+
+def _token_indices(
+    old: Config, renamed: Sequence[Renamed], universe: frozenset[str] | None
+) -> dict[str, object]:
+    said = old["trainable_token_indices"]
+    assert isinstance(said, Mapping)
+    new: dict[str, object] = {}
+    for r in (r for r in renamed if _tokens(r)):
+        indices = next((v for name, v in said.items() if by_text(str(name), r.before)), None)
+        if indices is None:
+            raise UsageError(f"trainable_token_indices has no tokens of {r.before}")
+        (name,) = _named([r.module], (), universe, by_text)
+        new[name] = indices
+    return new

@@ -1,0 +1,67 @@
+"""LoRA on bare parameters: stacked experts that are no modules.
+
+PEFT wraps the module once for each parameter, in the order in which the model has them, and a wrapper keeps
+its factors under the module's own name: what was wrapped first lies behind the most ``base_layer``.
+
+    mlp.experts.base_layer.lora_A.weight    gate_up_proj
+    mlp.experts.lora_A.weight               down_proj
+
+Source: peft 0.21 ``tuners/tuners_utils.py`` (``_inject_parameters``), ``tuners/lora/layer.py``
+(``ParamWrapper``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from remap.errors import UsageError
+
+INNER = ".base_layer"
+FIRST = ("gate_up", "gate", "up", "w1", "w3")
+"""What models have before the projection down; all others follow in the order in which they are given."""
+
+
+def depth(module: str) -> tuple[str, int]:
+    """A module's path without what wraps it, and how often it is wrapped."""
+    count = 0
+    while module.endswith(INNER):
+        module, count = module.removesuffix(INNER), count + 1
+    return module, count
+
+
+def parameter(targets: Iterable[str], module: str, count: int) -> str | None:
+    """Which parameter the factors at this depth belong to; None where ``targets`` has none of the module.
+
+    targets  ``target_parameters`` of the configuration. Raises UsageError where they don't reach so deep.
+    """
+    own = sorted_names(
+        {
+            name
+            for head, _, name in (t.rpartition(".") for t in targets)
+            if not head or module == head or module.endswith(f".{head}")
+        }
+    )
+    if not own and not count:
+        return None
+    if count >= len(own):
+        raise UsageError(
+            f"its factors are wrapped {count} times, and target_parameters names {len(own)} parameters of it",
+            where=module,
+        )
+    return own[-1 - count]
+
+
+def wrapped(module: str, name: str, names: Iterable[str]) -> str:
+    """Where PEFT keeps the factors of a parameter, ``names`` being all that are targeted in the module."""
+    order = sorted_names(names)
+    return module + INNER * (len(order) - 1 - order.index(name))
+
+
+def sorted_names(names: Iterable[str]) -> Sequence[str]:
+    """In the order of the models: gate and up before down."""
+
+    def place(name: str) -> tuple[int, str]:
+        found = next((i for i, first in enumerate(FIRST) if name.startswith(first)), len(FIRST))
+        return found, name
+
+    return sorted(names, key=place)

@@ -1,0 +1,164 @@
+"""Where an adapter's tensors belong: the base's keys, with what is known of their shapes.
+
+One module may have several places: a LoRA on its weight and a bias that was trained along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from remap.adapters.migration.parameters import depth, parameter
+from remap.adapters.model import Adapter
+from remap.adapters.scaling import by_pattern
+from remap.dialects.base import AdapterTensor
+from remap.errors import UsageError
+from remap.types import Catalog, TensorSpec
+
+Kind = Literal["lora", "experts", "embedding", "ia3", "whole", "other"]
+LINEAR = ("lora_A.weight", "lora_B.weight")
+EMBEDDING = ("lora_embedding_A", "lora_embedding_B")
+LORA = frozenset({*LINEAR, *EMBEDDING, "lora_B.bias", "lora_magnitude_vector", "alpha"})
+WHOLE = ("modules_to_save", "ln_tuning_layers", "base_layer")
+"""Heads of leaves that hold a tensor of the base itself, trained in full."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an adapter has for one tensor of its base.
+
+    key      of the base's tensor
+    module   path of its module
+    kind     what the adapter does to it
+    tensors  by leaf
+    spec     of the base's tensor, as far as the adapter tells: None where it doesn't
+    exact    the whole shape is known
+    flipped  the weight lies [in, out]
+    """
+
+    key: str
+    module: str
+    kind: Kind
+    tensors: Mapping[str, AdapterTensor] = field(hash=False)
+    spec: TensorSpec | None = None
+    exact: bool = False
+    flipped: bool = False
+
+
+def places(adapter: Adapter, base: Catalog | None = None) -> Iterator[Place]:
+    """The places of an adapter's tensors, in order; what belongs to no module has none.
+
+    base  where it is known, tells how weights lie. Raises UsageError for factors without their other half.
+    """
+    groups: dict[tuple[str, Kind, str], dict[str, AdapterTensor]] = {}
+    for t in (*adapter.tensors, *_base_tensors(adapter)):
+        if t.module:
+            kind = _kind(t.leaf)
+            groups.setdefault((t.module, kind, t.leaf if kind == "whole" else ""), {})[t.leaf] = t
+    for (module, kind, leaf), tensors in groups.items():
+        yield _place(adapter, base, module, kind, leaf, tensors)
+
+
+def _base_tensors(adapter: Adapter) -> Iterator[AdapterTensor]:
+    """Weights of the base that PEFT saved along: embeddings that were resized."""
+    for key in adapter.base:
+        path = key.removeprefix("base_model.model.")
+        module, _, name = path.rpartition(".")
+        if path != key and module:
+            inner = module.endswith(".base_layer")
+            leaf = f"base_layer.{name}" if inner else name
+            yield AdapterTensor(key, module.removesuffix(".base_layer"), leaf, wrapper="base_model.model")
+
+
+def _kind(leaf: str) -> Kind:
+    head = leaf.partition(".")[0]
+    if leaf in LORA:
+        return "lora"
+    if head in ("weight", "bias") or head in WHOLE:
+        return "whole"
+    return "ia3" if leaf == "ia3_l" else "other"
+
+
+def _place(
+    adapter: Adapter,
+    base: Catalog | None,
+    module: str,
+    kind: Kind,
+    leaf: str,
+    tensors: Mapping[str, AdapterTensor],
+) -> Place:
+    if kind == "whole":
+        (tensor,) = tensors.values()
+        name = leaf if leaf in ("weight", "bias") else leaf.partition(".")[2]
+        return Place(f"{module}.{name}", module, kind, tensors, adapter.expr(tensor).spec, exact=True)
+    if kind == "ia3":
+        return Place(f"{module}.weight", module, kind, tensors, adapter.expr(tensors["ia3_l"]).spec)
+    if kind == "other":
+        return Place(f"{module}.weight", module, kind, tensors)
+    return _low_rank(adapter, base, module, tensors)
+
+
+def _low_rank(
+    adapter: Adapter, base: Catalog | None, module: str, tensors: Mapping[str, AdapterTensor]
+) -> Place:
+    embedding = any(n in tensors for n in EMBEDDING)
+    names = EMBEDDING if embedding else LINEAR
+    lost = [n for n in names if n not in tensors]
+    if lost:
+        raise UsageError(f"{lost[0]} is not there", where=module, remedy="save the adapter again")
+    a, b = (adapter.expr(tensors[n]).spec for n in names)
+    outputs, inputs = b.shape[0], a.shape[1:]
+    if embedding:
+        spec = TensorSpec(a.dtype, (*inputs, outputs))
+        return Place(f"{module}.weight", module, "embedding", tensors, spec, exact=True, flipped=True)
+    owner, count = depth(module)
+    name = parameter(_targets(adapter), owner, count)
+    if name is not None:
+        key = f"{owner}.{name}"
+        shape, flipped = _stacked(adapter, base, key, a.shape[0], outputs, inputs[0])
+        kind: Kind = "experts" if len(shape) == 3 else "lora"
+        return Place(key, owner, kind, tensors, TensorSpec(a.dtype, shape), exact=True, flipped=flipped)
+    key = f"{module}.weight"
+    flipped = _flipped(adapter, base, key, outputs, inputs)
+    shape = (*inputs, outputs) if flipped else (outputs, *inputs)
+    return Place(key, module, "lora", tensors, TensorSpec(a.dtype, shape), exact=True, flipped=flipped)
+
+
+def _targets(adapter: Adapter) -> list[str]:
+    said = adapter.config.get("target_parameters")
+    return [str(t) for t in said] if isinstance(said, list) else []
+
+
+def _flipped(adapter: Adapter, base: Catalog | None, key: str, outputs: int, inputs: tuple[int, ...]) -> bool:
+    """Does the weight lie [in, out]? The base knows, unless it is square."""
+    entry = base.entries.get(key) if base else None
+    if len(inputs) != 1 or (entry is not None and inputs[0] != outputs):
+        return entry is not None and entry.spec.shape == (*inputs, outputs)
+    return bool(adapter.config.get("fan_in_fan_out"))
+
+
+def _stacked(
+    adapter: Adapter, base: Catalog | None, key: str, rows: int, outputs: int, inputs: int
+) -> tuple[tuple[int, ...], bool]:
+    """Shape of a parameter, and whether it lies [..., in, out]."""
+    entry = base.entries.get(key) if base else None
+    if entry is not None:
+        shape = entry.spec.shape
+        return shape, shape[-2:] == (inputs, outputs) != (outputs, inputs)
+    rank = parameter_rank(adapter, key)
+    if not rank or rows % rank:
+        raise UsageError(
+            f"its factor has {rows} rows, and the configuration gives it rank {rank}",
+            where=key,
+            remedy="give the base: --base",
+        )
+    count = rows // rank
+    return ((count, outputs, inputs) if count > 1 else (outputs, inputs)), False
+
+
+def parameter_rank(adapter: Adapter, key: str) -> int:
+    """Rank of each expert: what the configuration says of the parameter."""
+    said = by_pattern(adapter.config.get("rank_pattern"), key)
+    said = adapter.config.get("r") if said is None else said
+    return said if isinstance(said, int) else 0
