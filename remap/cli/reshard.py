@@ -12,7 +12,7 @@ from remap.cli import options, terminal
 @click.command()
 @options.source
 @options.destination
-@click.option("--fsdp", type=click.IntRange(1), metavar="N", help="Shards of every model part.")
+@click.option("--fsdp", type=click.IntRange(1), metavar="N", help="Shards of every part; ranks.")
 @click.option("--tp", type=click.IntRange(1), metavar="N", help="Model parts.")
 @click.option("--unflatten", is_flag=True, help="Tensors under their own names instead of flat ones.")
 @options.optimizer
@@ -46,10 +46,11 @@ def command(
     writing: options.Writing,
     as_json: bool,
 ) -> None:
-    """Cut a metaseq checkpoint anew: other FSDP shards, other model parts, or unflattened.
+    """Cut a checkpoint anew: other FSDP shards, other model parts, or unflattened.
 
-    SOURCE is any file of the checkpoint. DESTINATION is a folder, or one .pt file where one is written.
-    The optimizer's state is cut like the weights; whatever else the files hold comes along.
+    SOURCE is any file of the checkpoint: of metaseq or fairscale, of a DCP folder, of torch FSDP's rank files
+    (which become a DCP folder). DESTINATION is a folder, or one .pt file where one is written. The
+    optimizer's state is cut like the weights; whatever else the files hold comes along.
     """
     from remap.reshard import reshard
 

@@ -48,11 +48,12 @@ def test_convert_writes_a_singleton_in_the_likeness_of_the_first_file(remap, tmp
     assert extras["format"] == "metaseq"
 
 
-def test_what_is_no_metaseq_is_said(remap, tmp_path):
+def test_whole_tensors_are_not_cut_and_the_way_is_said(remap, tmp_path):
     save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
     done = remap("reshard", tmp_path / "model.safetensors", tmp_path / "out", "--fsdp", 2)
     assert done.code == 3
-    assert "not a checkpoint of metaseq or fairscale, but: safetensors" in done.err
+    assert "safetensors file or folder of shards: whole tensors, which are not cut" in done.err
+    assert "remap convert SRC DST --to dcp --ranks N" in done.err
 
 
 def test_a_json_receipt_names_every_tensor_of_every_file(remap, tmp_path):

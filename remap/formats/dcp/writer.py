@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from remap.errors import UsageError
-from remap.expr import Expr, Slice
+from remap.expr import Expr, Slice, Take
 from remap.formats.base import CopiedBytes, Literal, OutFile, Part, Seal, WriteOptions
 from remap.formats.dcp.emit import write_metadata
 from remap.formats.dcp.follow import Follow
 from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
 from remap.formats.dcp.optimizer import MODEL, Beside, is_optimizer, nested
-from remap.formats.dcp.reader import METADATA, Folder
+from remap.formats.dcp.reader import METADATA, Folder, locate
 from remap.formats.follow import follow
 from remap.formats.index import split_shards
 from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
@@ -27,7 +27,7 @@ from remap.formats.torch.layout import lay_out_zip
 from remap.formats.torch.locate import dotted
 from remap.pickles.build import node_of
 from remap.pickles.emit import Writer
-from remap.types import Catalog
+from remap.types import Catalog, Entry
 
 
 def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
@@ -41,7 +41,7 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
     check_names(tensors)
     folder = source.native if isinstance(source.native, Folder) else None
     beside = _optimizer(tensors, source) if options.optimizer and folder is None else None
-    files = _Files(folder, options.under, beside)
+    files = _Files(folder, options, beside)
     everything = {**tensors, **beside.tensors} if beside else tensors
     if options.ranks:
         for key, expr in everything.items():
@@ -116,11 +116,11 @@ class _File:
 class _Files:
     """All files of the folder, and the metadata that grows with them."""
 
-    def __init__(self, folder: Folder | None, under: str | None, beside: Beside | None) -> None:
+    def __init__(self, folder: Folder | None, options: WriteOptions, beside: Beside | None) -> None:
         self._folder = folder
         self._beside = beside
-        if beside and under is None:
-            under = MODEL
+        self._ranks = options.ranks
+        under = MODEL if beside and options.under is None else options.under
         self._moved = under is not None
         self._place: Path_ = folder.selection.at if folder else ()
         if under is not None:
@@ -139,14 +139,14 @@ class _Files:
         """A tensor, in pieces along its first dimension."""
         path = self._beside.paths.get(key) if self._beside else None
         name = dotted(path or (*self._place, key))
-        chunks = []
+        self._tensors[name] = Tensor(expr.spec.dtype, expr.spec.shape, tuple(self._chunks(pieces)))
+        self._paths[name] = path or self._path(name, key)
+
+    def _chunks(self, pieces: Iterable[_Piece]) -> Iterator[Chunk]:
         for piece in pieces:
             item = self._file(piece.file).add(*_archive(piece.key, piece.expr))
             sizes = piece.expr.spec.shape
-            offsets = (piece.row, *(0,) * (len(sizes) - 1)) if sizes else ()
-            chunks.append(Chunk(offsets, sizes, item))
-        self._tensors[name] = Tensor(expr.spec.dtype, expr.spec.shape, tuple(chunks))
-        self._paths[name] = path or self._path(name, key)
+            yield Chunk((piece.row, *(0,) * (len(sizes) - 1)) if sizes else (), sizes, item)
 
     def _path(self, name: str, key: str) -> Path_:
         """The path of a tensor: as it was, else a key of the innermost dict whose name it begins with."""
@@ -160,7 +160,8 @@ class _Files:
         return (*outer, name[len(dotted(outer)) + 1 :] if outer else name)
 
     def carry(self, tensors: Mapping[str, Expr], *, optimizer: bool) -> None:
-        """Copy what the source holds beside the tensors; a file of the source is a file of the output."""
+        """What the source holds beside the tensors: copied, a file of the source is a file of the output;
+        over ranks its tensors, moments, are cut as weights are."""
         if self._beside:
             self._put(self._beside)
         if self._folder is None:
@@ -183,7 +184,7 @@ class _Files:
             self._paths[name] = path
             if old in metadata.tensors:
                 tensor = metadata.tensors[old]
-                chunks = (Chunk(c.offsets, c.sizes, self._copy(c.item, numbers)) for c in tensor.chunks)
+                chunks = self._chunks(self._recut(old)) if self._ranks else self._copied(tensor, numbers)
                 self._tensors[name] = Tensor(tensor.dtype, tensor.shape, tuple(chunks))
             elif follow.lists(path):
                 value = follow.names(self._read(old))
@@ -205,9 +206,21 @@ class _Files:
         with Items(self._folder.path) as items:
             return items.value(self._folder.metadata.objects[name], name)
 
+    def _recut(self, name: str) -> Iterable[_Piece]:
+        assert self._folder is not None
+        assert self._ranks
+        with Items(self._folder.path) as items:
+            found = locate(self._folder.path, name, self._folder.metadata.tensors[name], items)
+        return _pieces(name, Take(Entry(name, *found)), self._ranks)
+
+    def _copied(self, tensor: Tensor, numbers: dict[str, int]) -> Iterator[Chunk]:
+        return (Chunk(c.offsets, c.sizes, self._copy(c.item, numbers)) for c in tensor.chunks)
+
     def _copy(self, item: Item, numbers: dict[str, int]) -> Item:
         assert self._folder is not None
-        number = numbers.setdefault(item.file, len(self._files))
+        number = numbers.setdefault(
+            item.file, len(numbers) % self._ranks if self._ranks else len(self._files)
+        )
         return self._file(number).add([CopiedBytes(self._folder.path / item.file, item.offset, item.nbytes)])
 
     def finish(self) -> list[OutFile]:
@@ -220,12 +233,11 @@ class _Files:
 
 def _archive(key: str, expr: Expr) -> tuple[Sequence[Part], Seal | None]:
     """The archive that ``torch.save`` would write of one tensor."""
-    nodes, records = new_tensors({key: expr}, taken=())
-    out = lay_out_zip(key, PREFIX, [*skeleton(Writer().write(nodes[key])), *records, VERSION])
+    out = emit_root(key, {key: expr}, lambda nodes: nodes[key])
     return out.parts, out.seal
 
 
 def _object_archive(name: str, value: object) -> tuple[Sequence[Part], Seal | None]:
     """The archive that ``torch.save`` would write of a plain value."""
-    out = lay_out_zip(name, PREFIX, [*skeleton(Writer().write(node_of(value))), VERSION])
+    out = emit_root(name, {}, lambda _: value)
     return out.parts, out.seal

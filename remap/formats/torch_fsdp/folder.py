@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from remap.errors import InputError, RemapError, UsageError
@@ -15,6 +16,7 @@ from remap.formats.torch.folder import SUFFIXES
 from remap.formats.torch.locate import beside, dotted, follow, locate, resolve
 from remap.formats.torch_fsdp.joined import Joined, read_file, tensors_of
 from remap.formats.torch_fsdp.names import BESIDE, family, numbered
+from remap.formats.torch_fsdp.optimizer import place_of_optimizer, read_optimizer
 from remap.formats.torch_fsdp.parts import kind_of, read_part
 from remap.pickles.graph import plain
 from remap.pickles.nodes import Value
@@ -62,6 +64,7 @@ class TorchFsdp:
         entries = Joined(files, tensors).entries()
         if not entries:
             raise InputError(f"no tensors at {dotted(place)!r}", where=path)
+        state = place_of_optimizer(root) if at is None else None
         return Catalog(
             format=self.name,
             root=path,
@@ -72,6 +75,7 @@ class TorchFsdp:
             extras=tuple(beside(root, place, survey)),
             opaque=tuple(sorted({name for f in files for name in f.opaque})),
             peek=lambda name: plain(follow(root, resolve(root, name, path))),
+            optimizer=partial(read_optimizer, files, state) if state else None,
         )
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:

@@ -113,6 +113,7 @@ def write(rank: int, out: Path) -> None:
     dcp.save({"model": state, "optim": optim, "step": STEP, "cfg": CFG}, checkpoint_id=out / "fsdp2")
     dcp.save({"model": state, "step": STEP}, checkpoint_id=out / "each-rank", use_collectives=False)
     keep("dtensor", dict(model.state_dict()))
+    keep("dtensor-optim", {"model": dict(model.state_dict()), "optim": optim, "step": STEP})
     floats = {k: v for k, v in model.state_dict().items() if k != "output.weight"}
     dcp.save(floats, storage_writer=HuggingFaceStorageWriter(str(out / "hf"), save_distributed=True))
 
@@ -131,6 +132,7 @@ def write(rank: int, out: Path) -> None:
             {"model": old.state_dict(), "optim": optim, "step": STEP, "cfg": CFG}, checkpoint_id=out / "fsdp1"
         )
         keep("sharded", dict(old.state_dict()))
+        keep("sharded-optim", {"model": dict(old.state_dict()), "optim": optim, "step": STEP})
     with FullyShardedDataParallel.state_dict_type(old, StateDictType.LOCAL_STATE_DICT):
         keep("local", dict(old.state_dict()))
     with FullyShardedDataParallel.state_dict_type(old, StateDictType.FULL_STATE_DICT):

@@ -1,0 +1,61 @@
+"""The optimizer's state in rank files, weight by weight: beside the model, as torch names it.
+
+    {"model": {...}, "optim": {"state": {weight: {slot: DTensor or ShardedTensor}}, "param_groups": [...]}}
+
+So ``get_optimizer_state_dict`` and ``FSDP.optim_state_dict`` give it. A plain ``optimizer.state_dict()``
+counts parameters, on FSDP1 each rank its own: whose state is whose it does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from remap.formats.torch.locate import Place, follow
+from remap.formats.torch_fsdp.joined import Joined, RankFile, tensors_of
+from remap.pickles.graph import Opaque, key_of, lookup, mapping_pairs, plain
+from remap.pickles.nodes import Value
+from remap.types import Entry, OptimizerState
+
+
+def place_of_optimizer(root: Value) -> Place | None:
+    """Where the one state lies that is by weight, None where there is none."""
+    found: list[Place] = []
+    for key, value in mapping_pairs(root) or ():
+        name = key_of(key)
+        state = mapping_pairs(lookup(value, "state")[1]) or []
+        named = all(isinstance(key_of(weight), str) for weight, _ in state)
+        if isinstance(name, str) and name.startswith("optim") and state and named:
+            found.append((name,))
+    return found[0] if len(found) == 1 else None
+
+
+def read_optimizer(files: Sequence[RankFile], place: Place) -> OptimizerState:
+    """The state at ``place``, its tensors joined over the ranks. Raises Damaged, InputError."""
+    joined = Joined(files, [dict(tensors_of(f, (*place, "state"), deep=True)) for f in files]).entries()
+    tensors: dict[str, dict[str, Entry]] = {}
+    for name, entry in joined.items():
+        weight, _, slot = name.rpartition(".")
+        tensors.setdefault(weight, {})[slot] = entry
+    held = _plain(follow(files[0].contents.walked.root, place))
+    values = {
+        str(weight): {str(s): v for s, v in slots.items() if not isinstance(v, Opaque)}
+        for weight, slots in _plain_items(held.get("state"))
+    }
+    groups = held.get("param_groups")
+    rest = {k: v for k, v in held.items() if k not in ("state", "param_groups") and not isinstance(v, Opaque)}
+    return OptimizerState(
+        str(place[-1]),
+        tensors,
+        {w: v for w, v in values.items() if v},
+        [{"params": [], **g} for g in groups] if isinstance(groups, list) else [],
+        rest,
+    )
+
+
+def _plain(node: Value) -> Mapping[str, object]:
+    value = plain(node)
+    return value if isinstance(value, dict) else {}
+
+
+def _plain_items(value: object) -> list[tuple[object, Mapping[object, object]]]:
+    return [(k, v) for k, v in value.items() if isinstance(v, dict)] if isinstance(value, dict) else []

@@ -1,0 +1,91 @@
+"""The same tensors in other shards: read -> cut anew -> stream -> verify, as ``api.convert`` does it.
+
+    metaseq  FSDP shards and model parts of metaseq and fairscale
+    ranks    DCP folders, and the files that the ranks of torch's FSDP saved
+
+Names don't change, so there are no packs and no plan of rules.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remap.dtypes import dtype as find_dtype
+from remap.errors import InputError, NotACheckpoint
+from remap.formats import registry
+from remap.formats.foreign import describe
+from remap.output import Begin, How
+from remap.receipt import Receipt
+from remap.reshard import metaseq, ranks
+from remap.reshard.wanted import Wanted
+from remap.stream import MEMORY
+
+CUT = {"metaseq": metaseq.recut, "dcp": ranks.recut, "torch-fsdp": ranks.recut}
+"""Format -> what cuts checkpoints of it."""
+
+
+def reshard(
+    source: str | Path,
+    destination: str | Path,
+    *,
+    fsdp: int | None = None,
+    tp: int | None = None,
+    unflatten: bool = False,
+    optimizer: bool = True,
+    dtype: str | None = None,
+    optimizer_dtype: str | None = None,
+    partition: str | Path | None = None,
+    replicas: str = "agree",
+    jobs: int | None = None,
+    memory: int = MEMORY,
+    sync: bool = False,
+    overwrite: bool = False,
+    progress: Begin | None = None,
+) -> Receipt:
+    """Write the checkpoint at ``source`` with other shards or parts, whole and checked, or nothing.
+
+    fsdp       shards of every part, ranks of a DCP folder; as many as there are without it
+    tp         model parts; as many as there are without it
+    unflatten  tensors under their own names instead of flat ones; one shard
+    optimizer  False leaves the optimizer's state behind
+    dtype      of weights and running averages; ``optimizer_dtype`` of moments; floats only
+    partition  a YAML file that says how further names are divided over parts
+    replicas   "agree" refuses copies that differ between parts, "first" takes part 0's
+
+    The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
+    one to be written. Raises InputError, UsageError.
+    """
+    name, root = _find(Path(source).expanduser())
+    wanted = Wanted(
+        fsdp=fsdp,
+        tp=tp,
+        unflatten=unflatten,
+        optimizer=optimizer,
+        dtype=find_dtype(dtype) if dtype else None,
+        optimizer_dtype=find_dtype(optimizer_dtype) if optimizer_dtype else None,
+        partition=Path(partition) if partition else None,
+        replicas=replicas,
+    )
+    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
+    return CUT[name](root, Path(destination), wanted, how)
+
+
+def _find(path: Path) -> tuple[str, Path]:
+    """The format and the root of the one checkpoint at ``path`` that can be cut. Raises InputError."""
+    if not path.exists():
+        raise InputError("no such file or folder", where=path)
+    found = registry.find(path)
+    mine = [(f.name, root) for f, root in found if f.name in CUT]
+    if not mine:
+        what = f"{found[0][0].title}: whole tensors, which are not cut" if found else describe(path)
+        raise NotACheckpoint(
+            what,
+            where=path,
+            remedy="`remap convert SRC DST --to dcp --ranks N` cuts them over ranks for torch; for metaseq "
+            "convert them first (--to metaseq, OPT of Hugging Face with -r opt/hf-to-metaseq)",
+        )
+    registry.check_one([root.name for _, root in mine], path)
+    return mine[0]
+
+
+__all__ = ["reshard"]
