@@ -6,7 +6,7 @@ with ``weights_only=True`` and with ``mmap=True`` as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from remap.errors import UsageError
 from remap.expr import Expr, is_expr
@@ -55,6 +55,19 @@ def emit(
         pairs[key] = node_of(_with_tensors(value, (key,), made))
     root = _dict(pairs) if at or not nodes else ordered_dict(pairs)
     return lay_out_zip(name, PREFIX, [*skeleton(Writer().write(root)), *records, VERSION])
+
+
+def emit_root(
+    name: str, tensors: Mapping[str, Expr], build: Callable[[Mapping[str, NewTensor]], object]
+) -> OutFile:
+    """A torch file of one value: a tensor, a plain value, or a dict of both.
+
+    tensors  what is in it, by the names that digests go by
+    build    makes the root of the tensors' nodes
+    """
+    nodes, records = new_tensors(tensors, taken=())
+    stream = Writer().write(node_of(build(nodes)))
+    return lay_out_zip(name, PREFIX, [*skeleton(stream), *records, VERSION])
 
 
 def _expressions(value: object, path: Place) -> Iterator[tuple[Place, Expr]]:
