@@ -27,7 +27,7 @@ from remap.packs.applying.gather import Made
 from remap.packs.applying.params import Given, check_explicit
 from remap.packs.applying.riding import Ride, Riding
 from remap.packs.applying.trouble import Trouble, Troubles
-from remap.packs.language.pack import Direction, Pack, Rule
+from remap.packs.language.pack import Direction, Pack, Rule, UseStage
 from remap.packs.language.schema import suggestion
 from remap.packs.matching.keyset import KeySet
 from remap.partitions.base import Partition
@@ -183,7 +183,7 @@ def _make(
     troubles = Troubles(tolerant)
     runs: list[list[Applied]] = []
     for pack in reversed(chain) if inverse else chain:
-        given = Given(params or {}, (remembered or {}).get(pack.name, {}), catalog.config)
+        given = Given(params or {}, _memory(pack, remembered or {}), catalog.config)
         runs.append(Run(pack, direction, given, twice, partial, troubles).on(table))
         table.arrive(pack.source_layout if inverse else pack.target_layout)
     return Plan(
@@ -195,6 +195,15 @@ def _make(
         cast=cast,
         troubles=tuple(troubles.found.values()),
     )
+
+
+def _memory(pack: Pack, remembered: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """What the receipt says of the pack, and of those that it undoes."""
+    found: dict[str, object] = {}
+    for stage in pack.stages:
+        if isinstance(stage, UseStage) and stage.direction == "inverse":
+            found |= _memory(stage.pack, remembered)
+    return {**found, **remembered.get(pack.name, {})}
 
 
 def _check_again(packs: tuple[Pack, ...], again: frozenset[str]) -> None:

@@ -1,57 +1,105 @@
 """A pack -> its inverse, as a pack of its own. ``remap rules invert``.
 
-A pack that uses others, or that takes wrappers off, can't be printed; the inverse itself is always derived
-(``--inverse``), and needs no file.
+Rules are turned round and written out; a pack that is used, is used the other way round. Wrappers that came
+off are known to the receipt only, so a pack that takes some off is used as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
-from remap.authoring.examples import plan_example
+from remap.authoring.examples import catalog, plan_example
+from remap.authoring.values import spec_of
 from remap.authoring.write import to_yaml
 from remap.errors import UsageError
 from remap.ops.spelling import spelled
+from remap.packs import available
 from remap.packs.applying.invert import inverted
-from remap.packs.language.pack import Example, Pack, Pattern, Rule, RuleStage, Source
+from remap.packs.applying.unwrap import NAME
+from remap.packs.language.pack import (
+    Example,
+    Pack,
+    Pattern,
+    Rule,
+    RuleStage,
+    Source,
+    Stage,
+    UnwrapStage,
+    UseStage,
+    When,
+)
 from remap.packs.language.template import Capture, Index, Ref, Template, Text
+from remap.plan import make_plan
 
 
 def inverse_text(pack: Pack) -> str:
-    """The inverse as YAML. Raises UsageError where it can't be written down."""
-    if pack.used:
-        raise UsageError(
-            "a pack that uses others is inverted with them",
-            where=pack.name,
-            remedy="apply it with --inverse, or invert " + ", ".join(p.name for p in pack.used),
-        )
-    refused = [r for r in pack.own_rules if r.does == "rename" and inverted(r).does == "refuse"]
+    """The inverse as YAML. Raises UsageError where there is none."""
+    refused = [
+        f"{owner.place(r)}: {inverted(r).because}"
+        for owner in _all_packs(pack)
+        for r in owner.own_rules
+        if r.does == "rename" and inverted(r).does == "refuse"
+    ]
     if refused:
         raise UsageError(
             "rules without an inverse",
             where=pack.name,
-            problems=[f"{pack.place(r)}: {inverted(r).because}" for r in refused],
+            problems=refused,
+            remedy="what they lose is in the original only; keep it",
         )
     return to_yaml(_document(pack))
 
 
+def _all_packs(pack: Pack) -> Iterator[Pack]:
+    """The pack and those that it uses, each once."""
+    seen: dict[str, Pack] = {pack.digest: pack}
+    waiting = [pack]
+    while waiting:
+        for used in waiting.pop().used:
+            if seen.setdefault(used.digest, used) is used:
+                waiting.append(used)
+    return iter(seen.values())
+
+
 def _document(pack: Pack) -> dict[str, object]:
+    whole = any(isinstance(s, UnwrapStage) for s in pack.stages)
+    ends = {"from": pack.target_layout, "to": pack.source_layout}
+    params = {} if whole else {p.name: _param(pack, p.name) for p in pack.params.values()}
     return {
         "remap": 1,
         "pack": f"{pack.name}-inverse",
         "version": pack.version,
         "title": f"The inverse of {pack.name}: {pack.title}",
+        **{end: layout for end, layout in ends.items() if layout is not None},
         "evidence": [{"project": pack.name, "note": f"derived from version {pack.version}"}],
-        "params": {p.name: _param(pack, p.name) for p in pack.params.values()},
-        "stages": [
-            {"rules": [_rule(r) for r in stage.rules if r.only != "forward" and (r.does != "drop" or r.only)]}
-            for stage in reversed(pack.stages)
-            if isinstance(stage, RuleStage)
-        ],
-        "examples": [
-            _example(pack, e) for e in pack.examples if e.fails is None and e.expect and not e.inverse
-        ],
+        **({"params": params} if params else {}),
+        "stages": [{"use": _name(pack), "inverse": True}]
+        if whole
+        else [_stage(s) for s in reversed(pack.stages)],
+        "examples": [made for e in pack.examples if e.fails is None for made in _examples(pack, e)],
     }
+
+
+def _name(pack: Pack) -> str:
+    """What ``use:`` calls a pack: its name where it is found by it, else its file."""
+    return pack.name if pack.name in available() else str(Path(pack.file).resolve())
+
+
+def _stage(stage: Stage) -> dict[str, object]:
+    if isinstance(stage, UseStage):
+        found: dict[str, object] = {"use": _name(stage.pack)}
+        if stage.direction == "forward":
+            found["inverse"] = True
+        if stage.given:
+            found["with"] = dict(stage.given)
+        return {**found, "when": _when(stage.when)} if stage.when else found
+    assert isinstance(stage, RuleStage)
+    return {"rules": [_rule(r) for r in stage.rules]}
+
+
+def _when(when: When) -> dict[str, list[str]]:
+    return {name: sorted(values) for name, values in when.items()}
 
 
 def _param(pack: Pack, name: str) -> dict[str, object]:
@@ -79,12 +127,14 @@ def _param(pack: Pack, name: str) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    undone = rule if rule.only == "inverse" else inverted(rule)
+    undone = rule if rule.only or rule.does == "drop" else inverted(rule)
     common: dict[str, object] = {"optional": True} if rule.optional else {}
+    if rule.only or rule.does == "drop":
+        common["only"] = "forward" if rule.only == "inverse" else "inverse"
     if rule.replaces:
         common["replaces"] = sorted(rule.replaces)
     if rule.when:
-        common["when"] = {n: sorted(v) for n, v in rule.when.items()}
+        common["when"] = _when(rule.when)
     if undone.does in ("keep", "drop"):
         why = {"because": undone.because} if undone.does == "drop" else {}
         return {"id": rule.id, undone.does: [_source(s) for s in undone.sources], **why, **common}
@@ -140,9 +190,38 @@ def _element(e: Text | Capture | Index | Ref, *, declare: bool) -> str:
     return f"{{{e.name}:{e.kind}}}"
 
 
-def _example(pack: Pack, example: Example) -> dict[str, object]:
-    """The example turned round; what its keys said of parameters is said by name now."""
-    params = dict(plan_example(pack, example).steps[0].params)
-    given = {k: v for k, v in example.given.items() if k not in example.dropped}
-    found: dict[str, object] = {"given": dict(example.expect), "expect": given}
-    return {**found, "params": params} if params else found
+def _examples(pack: Pack, example: Example) -> Iterator[dict[str, object]]:
+    """The example turned round; and as it is, where it shows what one direction has for itself."""
+    plan = plan_example(pack, example)
+    fired = {r for o in plan.outputs for r in o.rule.split(" > ")} | {d.rule for d in plan.drops}
+    if example.inverse or not fired.isdisjoint(r.id for r in pack.own_rules if r.only or r.does == "drop"):
+        yield _as_it_is(example)
+    if not example.inverse and example.expect:
+        yield _turned(pack, example, dict(plan.steps[0].params))
+
+
+def _as_it_is(example: Example) -> dict[str, object]:
+    found: dict[str, object] = {} if example.inverse else {"inverse": True}
+    found |= {"given": dict(example.given), "expect": dict(example.expect)}
+    some = {"dropped": example.dropped, "params": example.params, "config": example.config}
+    return found | {name: dict(value) for name, value in some.items() if value}
+
+
+def _turned(pack: Pack, example: Example, params: dict[str, int | str]) -> dict[str, object]:
+    """What the way back makes of what comes out. What its keys said of parameters is said by name now."""
+    params.pop(NAME, None)
+    specs = {key: spec_of(text) for key, text in example.expect.items()}
+    given = {**{name: str(value) for name, value in params.items()}, **example.params}
+    back = make_plan(catalog(specs, example.config), [pack], inverse=True, params=given, partial=True)
+    found = {
+        "given": dict(example.expect),
+        "expect": {o.key: _spelled_as(example.given.get(o.key, ""), str(o.expr.spec)) for o in back.outputs},
+        "dropped": {d.key: d.rule for d in back.drops},
+        "params": params,
+    }
+    return {name: value for name, value in found.items() if value or name in ("given", "expect")}
+
+
+def _spelled_as(text: str, spec: str) -> str:
+    """The spec with the values that it had before."""
+    return text if text.partition(" =")[0] == spec else spec

@@ -32,7 +32,8 @@ def _lines(pack: Pack) -> Iterator[str]:
             yield f"takes off {', '.join(f'`{w}`' for w in stage.wrappers)}, and remembers where they were"
         else:
             given = "".join(f", {k}={v}" for k, v in stage.given.items())
-            yield f"as `{stage.pack.name}` {stage.pack.version}{given}: {stage.pack.title}"
+            way = "the inverse of" if stage.direction == "inverse" else "as"
+            yield f"{way} `{stage.pack.name}` {stage.pack.version}{given}: {stage.pack.title}"
     for name, table in _tables(pack).items():
         yield from ["", f"## Table {name}", "", "| from | to |", "| --- | --- |"]
         yield from (f"| `{a}` | `{b}` |" for a, b in table)

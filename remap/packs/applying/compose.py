@@ -85,38 +85,39 @@ class Run:
     def on(self, table: Table) -> list[Applied]:
         """Apply the pack to the table. Raises PlanError."""
         self._input = table.keys
-        self._pack(self.pack, table, {})
+        self._pack(self.pack, self.direction, table, {})
         return self.applied
 
-    def _pack(self, pack: Pack, table: Table, with_: Mapping[str, str]) -> None:
+    def _pack(self, pack: Pack, direction: Direction, table: Table, with_: Mapping[str, str]) -> None:
         values = resolve(pack, table.keys, self.given, with_, lambda place: table.exprs[place].spec)
-        self.applied.append(Applied(pack, self.direction, values))
+        run = Applied(pack, direction, values)
+        self.applied.append(run)
         if not self.partial:
             self.troubles.attempt(lambda: check_counts(pack, table.keys))
-        for stage in _ordered(pack, self.direction):
-            if isinstance(stage, UseStage) and not values.hold(stage.when):
-                continue
+        for stage in _ordered(pack, direction):
             if isinstance(stage, UseStage):
-                self._pack(stage.pack, table, stage.given)
+                if values.hold(stage.when):
+                    self._pack(stage.pack, _toward(stage, direction), table, stage.given)
             elif isinstance(stage, UnwrapStage):
-                self._stage(pack, self._unwrap(pack, stage, table, values), table, values)
+                self._stage(run, self._unwrap(run, stage, table), table)
             else:
-                self._stage(pack, stage, table, values)
+                self._stage(run, stage, table)
 
-    def _unwrap(self, pack: Pack, stage: UnwrapStage, table: Table, values: Resolved) -> RuleStage:
+    def _unwrap(self, run: Applied, stage: UnwrapStage, table: Table) -> RuleStage:
         """The stage as rules: made for the keys, or for those that the receipt remembers."""
-        if self.direction == "forward":
+        if run.direction == "forward":
             rules, text = unwrap_rules(stage.wrappers, table.keys, stage.line)
             origin = "found in the keys"
         else:
-            text = str(recall(self.given.remembered, pack, NAME) or "")
+            text = str(recall(self.given.remembered, run.pack, NAME) or "")
             rules = rewrap_rules(text, stage.line)
             origin = "remembered from the receipt" if text else "nothing is remembered"
-        values.spelled[NAME], values.origins[NAME] = text, origin
+        run.values.spelled[NAME], run.values.origins[NAME] = text, origin
         return RuleStage(stage.line, tuple(rules))
 
-    def _stage(self, pack: Pack, stage: RuleStage, table: Table, values: Resolved) -> None:
-        rules = _rules(stage, self.direction, values)
+    def _stage(self, run: Applied, stage: RuleStage, table: Table) -> None:
+        pack, direction, values = run.pack, run.direction, run.values
+        rules = _rules(stage, direction, values)
         bounds = bind(rules, values.values, pack.params, pack.file)
         before = table.keys
         outcome = apply(bounds, before, self.again)
@@ -136,7 +137,7 @@ class Run:
         table.advance(replace(after, numbers=values.numbers))
         if len(self.troubles.found) > known:
             return  # there is no way back from what did not fit
-        undo = bind(_rules(stage, other(self.direction), values), values.values, pack.params, pack.file)
+        undo = bind(_rules(stage, other(direction), values), values.values, pack.params, pack.file)
         self.troubles.attempt(
             lambda: prove(pack, undo, values, outcome, after.origins, table.keys, table.exprs, specs)
         )
@@ -178,6 +179,11 @@ def other(direction: Direction) -> Direction:
     return "inverse" if direction == "forward" else "forward"
 
 
+def _toward(stage: UseStage, direction: Direction) -> Direction:
+    """The direction of a used pack: one that is used inversely runs forward on the way back."""
+    return direction if stage.direction == "forward" else other(direction)
+
+
 def _ordered(pack: Pack, direction: Direction) -> Sequence[Stage]:
     return pack.stages if direction == "forward" else tuple(reversed(pack.stages))
 
@@ -191,7 +197,7 @@ def _accepts(
         if isinstance(stage, UseStage):
             if not values.hold(stage.when):
                 continue
-            after = _accepts(stage.pack, direction, keys, given, stage.given)
+            after = _accepts(stage.pack, _toward(stage, direction), keys, given, stage.given)
             if after is None:
                 return None
             keys = after

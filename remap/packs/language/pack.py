@@ -161,12 +161,13 @@ class RuleStage:
 
 @dataclass(frozen=True)
 class UseStage:
-    """Another pack as a stage, with some of its parameters set."""
+    """Another pack as a stage, in either direction, with some of its parameters set."""
 
     line: int
     pack: Pack
     given: Mapping[str, str]
     when: When = field(default_factory=dict)
+    direction: Direction = "forward"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.packs.applying.unwrap import NAME, check_wrappers
 from remap.packs.language.pack import (
+    Direction,
     Evidence,
     Example,
     Pack,
@@ -194,6 +195,9 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
     )
 
 
+_OF_USE = "with:, when: and inverse: belong to a pack that is used"
+
+
 def _stages(
     raw: RawPack,
     node: Node,
@@ -214,11 +218,13 @@ def _stages(
                 stages.append(_use(stage, at.line, params, find))
         elif stage.unwrap is not None:
             with problems.at(at.line):
+                if stage.with_ or stage.when or stage.inverse:
+                    raise PackError(_OF_USE)
                 if any(isinstance(s, UnwrapStage) for s in stages):
                     raise PackError("a second unwrap", remedy="one takes all wrappers off")
                 stages.append(UnwrapStage(at.line, check_wrappers(stage.unwrap)))
-        elif stage.with_ or stage.when:
-            problems.add(at.line, "with: and when: belong to a pack that is used; a rule has its own when:")
+        elif stage.with_ or stage.when or stage.inverse:
+            problems.add(at.line, f"{_OF_USE}; a rule has its own")
         else:
             stages.append(_rules(stage, at, params, tables, problems, seen))
     return stages
@@ -231,7 +237,8 @@ def _use(stage: RawStage, line: int, params: Mapping[str, Param], find: Find) ->
         known = sorted(pack.all_params)
         raise PackError(f"{pack.name} has no parameter {strange[0]!r}{suggestion(strange[0], known)}")
     given = {k: str(v) for k, v in stage.with_.items()}
-    return UseStage(line, pack, given, read_when(stage.when, params))
+    direction: Direction = "inverse" if stage.inverse else "forward"
+    return UseStage(line, pack, given, read_when(stage.when, params), direction)
 
 
 def _rules(

@@ -69,6 +69,7 @@ class RawStage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     rules: list[RawRule] | None = None
     use: str | None = None
     unwrap: list[str] | None = None
+    inverse: bool = False
     with_: dict[str, Whole] = msgspec.field(default_factory=dict, name="with")
     when: dict[str, Union[Whole, list[Whole]]] = {}
 
