@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from remap.adapters.read import CONFIG
@@ -25,12 +26,17 @@ NAME = "adapter_model.safetensors"
 
 
 def write_adapter(
-    plan: Plan, destination: str | Path, config: Mapping[str, object] | None, how: How
+    plan: Plan,
+    destination: str | Path,
+    config: Mapping[str, object] | None,
+    how: How,
+    name: str = CONFIG,
 ) -> Receipt:
     """Write an adapter, whole and checked, or nothing.
 
     config  what ``adapter_config.json`` is to say; None for none. A single file has no place for it: the
             caller has made sure that nothing is lost.
+    name    of the configuration's file
 
     Raises UsageError, DestinationError, Damaged, VerifyError.
     """
@@ -40,7 +46,7 @@ def write_adapter(
     tensors = {o.key: o.expr for o in plan.outputs}
     files = fmt.lay_out(tensors, plan.catalog, WriteOptions(name=path.name if single else NAME))
     if not single:
-        files = [*carried(plan.catalog.companions), *_config(config), *files]
+        files = [*carried(plan.catalog.companions), *_config(config, name), *files]
     return _write(plan, fmt, files, single, path, how)
 
 
@@ -54,15 +60,16 @@ def write_model(
     tag: str | None = None,
 ) -> Receipt:
     """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``."""
-    fmt, files = layout(plan, destination, to=to, shard_size=shard_size, tag=tag)
+    fresh = replace(plan, catalog=replace(plan.catalog, native=None))  # nothing of its file is carried along
+    fmt, files = layout(fresh, destination, to=to, shard_size=shard_size, tag=tag)[:2]
     return _write(plan, fmt, files, Path(destination).suffix in SUFFIXES, Path(destination), how)
 
 
-def _config(config: Mapping[str, object] | None) -> list[OutFile]:
+def _config(config: Mapping[str, object] | None, name: str) -> list[OutFile]:
     if config is None:
         return []
     text = json.dumps(dict(config), indent=2, ensure_ascii=False)
-    return [OutFile(CONFIG, (Literal(f"{text}\n".encode()),))]
+    return [OutFile(name, (Literal(f"{text}\n".encode()),))]
 
 
 def _write(

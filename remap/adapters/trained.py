@@ -1,0 +1,34 @@
+"""Weights of the base that were trained in full: found by comparing with the base itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from remap.errors import UsageError
+from remap.expr import Take
+from remap.types import Catalog, Entry
+from remap.verify import digests
+
+
+def trained(model: Mapping[str, Entry], base: Catalog) -> tuple[str, ...]:
+    """Keys of ``model`` (base's name -> entry) that the base has not, or with other values.
+
+    Raises UsageError where the base has none of them: its names are others.
+    """
+    there = {k: e for k, e in model.items() if k in base.entries}
+    if model and not there:
+        sides = (("model", model), ("base", base.entries))
+        raise UsageError(
+            "the base has none of the model's keys",
+            where=base.root,
+            problems=[f"{k}: in the model" for k in list(model)[:3]]
+            + [f"{k}: in the base" for k in base.entries],
+            remedy="convert one of them to the other's names first: remap audit MODEL --against BASE names the pack",
+        )
+    same_spec = [k for k, e in there.items() if e.spec == base.entries[k].spec]
+    if any(base.entries[k].location is None for k in same_spec):
+        raise UsageError("what was trained is found by values, and a key list has none", where=base.root)
+    mine = digests({k: Take(there[k]) for k in same_spec})
+    its = digests({k: Take(base.entries[k]) for k in same_spec})
+    same = {k for k in same_spec if mine[k] == its[k]}
+    return tuple(k for k in model if k not in same)
