@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from remap.adapters.methods import method
 from remap.adapters.migration.naming import by_segments, by_text, names
@@ -53,7 +53,7 @@ def lora_config(adapter: Adapter, modules: Mapping[str, str]) -> dict[str, objec
 def rebuilt(adapter: Adapter, known: Iterable[str], settings: Mapping[str, object]) -> dict[str, object]:
     """The configuration of an adapter that was found in a model, of any of PEFT's methods.
 
-    known     paths of the model's modules: names that would match others of them are lengthened
+    known     paths of all of the model's modules: names that would match others of them are lengthened
     settings  what the user says; it has the last word
 
     Raises UsageError naming what the tensors don't tell and the user didn't say.
@@ -76,15 +76,19 @@ def rebuilt(adapter: Adapter, known: Iterable[str], settings: Mapping[str, objec
     found: dict[str, object] = {"peft_type": kind.name if kind else None, **PLAIN, **_modules(adapter, known)}
     if kind:
         found |= kind.told(adapter)
+    ends = found.get("feedforward_modules")
+    if isinstance(ends, list):  # IA3's: they must be among the targets, by the same names
+        inner = [m for m in adapter.modules if m not in ends]
+        found["feedforward_modules"] = list(names(ends, known, by_text))
+        found["target_modules"] = [*names(inner, known, by_segments), *names(ends, known, by_text)]
     if kind and kind.name == "LORA":
         ranks = {m: n for m in adapter.modules if (n := rank(adapter, m))}
         found["r"], found["rank_pattern"] = _common(ranks)
     return found | dict(settings)
 
 
-def _modules(adapter: Adapter, known: Iterable[str]) -> dict[str, object]:
+def _modules(adapter: Adapter, known: Collection[str]) -> dict[str, object]:
     """Which modules have an adapter, and which were trained in full."""
-    all_of_them = set(known)
     saved = {t.module for t in adapter.tensors if t.leaf.startswith(f"{SAVED}.")}
     plain = {"weight", "bias", "base_layer"}
     targets = {
@@ -92,9 +96,9 @@ def _modules(adapter: Adapter, known: Iterable[str]) -> dict[str, object]:
         for t in adapter.tensors
         if t.module and t.module not in saved and t.leaf.partition(".")[0] not in (TOKENS, *plain)
     }
-    found: dict[str, object] = {"target_modules": list(names(sorted(targets), all_of_them, by_segments))}
+    found: dict[str, object] = {"target_modules": list(names(sorted(targets), known, by_segments))}
     if saved:
-        found[SAVED] = list(names(sorted(saved), all_of_them, by_text))
+        found[SAVED] = list(names(sorted(saved), known, by_text))
     return found
 
 

@@ -21,9 +21,8 @@ def trained(model: Mapping[str, Entry], base: Catalog) -> tuple[str, ...]:
         raise UsageError(
             "the base has none of the model's keys",
             where=base.root,
-            problems=[f"{k}: in the model" for k in list(model)[:3]]
-            + [f"{k}: in the base" for k in base.entries],
-            remedy="convert one of them to the other's names first: remap audit MODEL --against BASE names the pack",
+            problems=[f"{k}: in the {name}" for name, keys in sides for k in list(keys)[:3]],
+            remedy="convert the base first; remap audit BASE --against MODEL names the pack",
         )
     same_spec = [k for k, e in there.items() if e.spec == base.entries[k].spec]
     if any(base.entries[k].location is None for k in same_spec):
