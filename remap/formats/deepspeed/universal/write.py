@@ -1,0 +1,172 @@
+"""Lays out a universal checkpoint: a folder for every weight, with its moments.
+
+In: tensors by key, and the catalog that they come from: of a ZeRO run, of another universal checkpoint, or of
+any that knows its optimizer's state by weight. Out: files that ZeRO-1, 2 and 3 load, on any number of ranks.
+What a run's model files hold beside weights comes along; the weights in 16 bits do not: DeepSpeed makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
+
+from remap.dtypes import BY_NAME
+from remap.errors import UsageError
+from remap.expr import Constant, Expr, Take, is_expr, takes
+from remap.formats.base import Literal, OutFile, WriteOptions
+from remap.formats.deepspeed.names import step_name
+from remap.formats.deepspeed.pipeline import MODULE_ONLY
+from remap.formats.deepspeed.pipeline import STEP as FIRST
+from remap.formats.deepspeed.universal.folder import (
+    LATEST_UNIVERSAL,
+    PARAM,
+    STATE_FILE,
+    WEIGHT,
+    ZERO_FOLDER,
+)
+from remap.formats.deepspeed.universal.read import OF_WEIGHTS, STEP, Universal
+from remap.formats.deepspeed.universal.state import state_file
+from remap.formats.deepspeed.zero.overlay import OPTIMIZER, TIED, keys_of
+from remap.formats.deepspeed.zero.run import ZERO, Run
+from remap.formats.follow import Followed, follow
+from remap.formats.torch.emit import emit, emit_root
+from remap.formats.torch.rebuild import reassemble
+from remap.formats.torch.state import TorchFile
+from remap.pickles.emit import NewTensor
+from remap.pickles.nodes import Call, Dict, List, Value
+from remap.types import Catalog, TensorSpec
+
+NO_STATE = Followed(OPTIMIZER, {}, {}, (), {})
+
+
+def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
+    """Every weight's files, the model files, and ``latest_universal`` last. Raises UsageError."""
+    if options.name is not None:
+        raise UsageError(f"this is a folder, {options.name} is a file's name", remedy="name a folder")
+    native = source.native
+    if isinstance(native, Run) and native.stage < 3 and source.at != ZERO:
+        raise UsageError(
+            "fp32 weights are wanted, and these are those that the model was trained with",
+            where=source.root,
+            remedy="take ZeRO's: --weights zero",
+        )
+    state = source.optimizer() if options.optimizer and source.optimizer else None
+    followed = follow(state, tensors) if state else NO_STATE
+    _check_wide(followed, tensors)
+    step = step_name(options.tag, source.root.name if isinstance(native, (Run, Universal)) else FIRST)
+    names = folder_names(tensors, source)
+    zero = f"{step}/{ZERO_FOLDER}"
+    files = [
+        f for k, e in tensors.items() for f in _weight(f"{zero}/{names[k]}", k, e, _beside(k, e, followed))
+    ]
+    files.append(state_file(f"{zero}/{STATE_FILE}", followed, native, names))
+    files += _models(step, native, all(_is_of_a_layer(n) for n in names.values()))
+    kept = (*source.extras,) if isinstance(native, (Run, Universal)) else (followed.name,)
+    return [*files, replace(OutFile(LATEST_UNIVERSAL, (Literal(step.encode()),)), kept=kept)]
+
+
+def _check_wide(state: Followed, tensors: Mapping[str, Expr]) -> None:
+    narrow = [f"{k}: {tensors[k].spec}" for k in state.tensors if tensors[k].spec.dtype != BY_NAME["float32"]]
+    if narrow:
+        raise UsageError(
+            "weights that are trained are kept in 32 bits here",
+            problems=narrow,
+            remedy="leave out --dtype; the engine casts them as its configuration says",
+        )
+
+
+def folder_names(tensors: Mapping[str, Expr], source: Catalog) -> dict[str, str]:
+    """Key -> name of the weight's folder: the key, but for what pipeline stages share. Raises UsageError."""
+    special = _special(source)
+    names = {}
+    for key, expr in tensors.items():
+        shared = special.get(expr.entry.key) if isinstance(expr, Take) else None
+        tied = TIED.fullmatch(shared) if shared else None
+        names[key] = f"{shared[: -len(tied['rest'])]}{key.partition('.')[2]}" if shared and tied else key
+    wrong = [n for n in names.values() if PurePosixPath(n).name != n or "\0" in n or len(n.encode()) > 255]
+    if wrong:
+        raise UsageError("these keys are no names for folders", problems=wrong)
+    return names
+
+
+def _special(source: Catalog) -> dict[str, str]:
+    """Key of the source -> the optimizer's name of the weight, where they differ."""
+    native = source.native
+    if isinstance(native, Run):
+        found = {key: name for name, key in keys_of(native, source.entries).items()}
+    elif isinstance(native, Universal):
+        found = {key: folder.name for key, folder in native.weights.items()}
+    else:
+        found = {}
+    return {k: n for k, n in found.items() if k != n}
+
+
+def _beside(key: str, expr: Expr, state: Followed) -> Mapping[str, object]:
+    """Slot -> moment, or step. A weight that no source has begins with moments of zero, at the others' step:
+    the weights of a group have one step."""
+    held: Mapping[str, object] = {**state.values.get(key, {}), **state.tensors.get(key, {})}
+    odd = [s for s, v in held.items() if s != STEP and not is_expr(v)]
+    if odd:
+        raise UsageError(
+            f"the optimizer keeps {', '.join(odd)} of a weight, which is no tensor; it has no place here",
+            where=key,
+            remedy="leave the optimizer behind with --no-optimizer",
+        )
+    if held or any(True for _ in takes(expr)) or not state.tensors:
+        return held
+    first = next(iter(state.tensors))
+    like: Mapping[str, object] = {**state.values.get(first, {}), **state.tensors[first]}
+    zeros = Constant(TensorSpec(BY_NAME["float32"], expr.spec.shape))
+    return {s: v if s == STEP else zeros for s, v in like.items()}
+
+
+def _weight(folder: str, key: str, expr: Expr, beside: Mapping[str, object]) -> Iterator[OutFile]:
+    """The files of one weight; its parts on ranks are put side by side along ``cat_dim``."""
+    around: dict[str, object] = {"cat_dim": 0} if beside else {}
+    yield _tensor_file(f"{folder}/{WEIGHT}", key, expr, around)
+    for slot, value in beside.items():
+        file = f"{folder}/{slot}.pt"
+        if is_expr(value):
+            name = f"optimizer.state.{key}.{slot}"
+            yield _tensor_file(file, name, value, None if slot == STEP else around)
+        else:
+            yield emit_root(file, {}, partial(_same, value))
+
+
+def _tensor_file(file: str, name: str, expr: Expr, around: Mapping[str, object] | None) -> OutFile:
+    """A tensor in a dict with what is said ``around`` it, or alone."""
+
+    def root(nodes: Mapping[str, NewTensor]) -> object:
+        return nodes[name] if around is None else {**around, PARAM: nodes[name]}
+
+    return emit_root(file, {name: expr}, root)
+
+
+def _same(value: object, _: object) -> object:
+    return value
+
+
+def _is_of_a_layer(name: str) -> bool:
+    return name.partition(".")[0].isdigit() or TIED.fullmatch(name) is not None
+
+
+def _models(step: str, native: object, pipeline: bool) -> Iterator[OutFile]:
+    """The model files, under the names that ZeRO-1 and 2 know; and ZeRO-3, which no pipeline has."""
+    held: Sequence[TorchFile] = ()
+    if isinstance(native, Run):
+        held = list(native.models.values())
+    elif isinstance(native, Universal):
+        held = native.models
+    for rank, model in enumerate(held or [None]):
+        for prefix in ("",) if pipeline else ("", "zero_pp_rank_0_"):
+            yield _model(f"{step}/{prefix}mp_rank_{rank:02d}_model_states.pt", model)
+
+
+def _model(name: str, model: TorchFile | None) -> OutFile:
+    if model is None:
+        return emit(name, {}, MODULE_ONLY)
+    said = [model.node_at(k) for k in ("module", *OF_WEIGHTS) if k in model.keys]
+    changed: dict[int, Value] = {id(n): None for n in said if isinstance(n, (Call, Dict, List))}
+    return replace(reassemble(model.contents, name, changed, ()), carries=False)
