@@ -71,9 +71,8 @@ class Checkpoint(Mapping[str, "torch.Tensor"]):
         return self.catalog.entries[key].spec
 
     def numpy(self, key: str) -> NDArray[np.generic]:
-        """The tensor as an array of its own memory. torch is not imported, unless the tensor is one that
-        has to be computed (a cast, a sum). Raises UsageError for types that NumPy has not, and as
-        ``[key]`` does."""
+        """The tensor as an array of its own memory; torch is not imported. Raises UsageError for types that
+        NumPy has not, and as ``[key]`` does."""
         import numpy as np
 
         entry = self.catalog.entries[key]

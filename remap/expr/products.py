@@ -19,9 +19,12 @@ from remap.types import TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
+    import numpy as np
+    from numpy.typing import NDArray
 
     from remap.expr.nodes import Expr
+
+    Floats = NDArray[np.float32]
 
 Box = tuple[tuple[int, int], ...]
 FLOAT32 = BY_NAME["float32"]
@@ -55,9 +58,9 @@ class LowRank:
         rank = (0, self.left.spec.shape[-1])
         return [(*box[:-1], rank), (*box[:-2], rank, box[-1])]
 
-    def compute(self, box: Box, parts: Sequence[Tensor]) -> Tensor:
+    def compute(self, box: Box, parts: Sequence[Floats]) -> Floats:
         """The box of the product."""
-        product = parts[0].float() @ parts[1].float()
+        product: Floats = parts[0] @ parts[1]
         return product * self.scale if self.scale != 1 else product
 
 
@@ -87,9 +90,9 @@ class Times:
         stretched = self.by.spec.shape
         return [box, tuple((0, 1) if n == 1 else span for n, span in zip(stretched, box, strict=True))]
 
-    def compute(self, box: Box, parts: Sequence[Tensor]) -> Tensor:
+    def compute(self, box: Box, parts: Sequence[Floats]) -> Floats:
         """The box of the product."""
-        return parts[0].float() * parts[1].float()
+        return parts[0] * parts[1]
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,11 @@ class Normed:
         """Whole rows: their lengths are not known otherwise."""
         return [(box[0], (0, self.of.spec.shape[1])), (box[0], (0, 1))]
 
-    def compute(self, box: Box, parts: Sequence[Tensor]) -> Tensor:
+    def compute(self, box: Box, parts: Sequence[Floats]) -> Floats:
         """The box of the scaled matrix."""
-        rows = parts[0].float()
-        factors = parts[1].float() / rows.norm(dim=1, keepdim=True)
-        found: Tensor = factors * rows[:, box[1][0] : box[1][1]]
+        rows = parts[0]
+        factors = parts[1] / (rows * rows).sum(axis=1, keepdims=True) ** 0.5
+        found: Floats = factors * rows[:, box[1][0] : box[1][1]]
         return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from remap.expr import Take, blocks, ranges
+from remap.expr.boxes import nbytes
 from remap.expr.products import Box
 from remap.formats.base import CopiedBytes, OutFile, Part, TensorBytes
 from remap.types import Location, Scattered, Span
@@ -75,7 +76,7 @@ def _block_tasks(file: int, offset: int, number: int, part: TensorBytes, budget:
     boxes = list(blocks.boxes(part.expr, budget))
     for i, box in enumerate(boxes):
         yield BlockTask(file, offset, number, part, box, i, len(boxes))
-        offset += blocks.nbytes(part.expr, box)
+        offset += nbytes(part.expr, box)
 
 
 def largest_first(work: Sequence[Task | BlockTask]) -> list[Task | BlockTask]:
