@@ -6,6 +6,7 @@ are known in short names, else in whole paths. Everything else stays as it was.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from remap.adapters.migration.carriers.low_rank import Ranked
 from remap.adapters.migration.carriers.renamed import Renamed
 from remap.adapters.migration.carriers.whole import Trained
 from remap.adapters.migration.job import Job, split
-from remap.adapters.migration.naming import Match, by_pattern, by_segments, by_text, layer, names
+from remap.adapters.migration.naming import Match, by_pattern, by_segments, by_text, layer, names, strays
 from remap.errors import UsageError
 
 Config = dict[str, object]
@@ -86,10 +87,28 @@ def _modules(keys: Iterable[str]) -> frozenset[str]:
 def _named(
     chosen: Sequence[str], others: Iterable[str], universe: frozenset[str] | None, match: Match
 ) -> list[str]:
-    """Short names where all modules are known, else whole paths."""
+    """Short names where all modules are known, else whole paths. Raises UsageError where PEFT would match
+    more."""
     if universe is None:
         return sorted(chosen)
-    return list(names(chosen, universe | set(others), match))
+    foreign = universe | set(others)
+    found = list(names(chosen, foreign, match))
+    more = strays(found, chosen, foreign, match)
+    if more:
+        raise UsageError(
+            f"PEFT has no name for {', '.join(found)} that is not a name of other modules, too", problems=more
+        )
+    return found
+
+
+def _target_modules(chosen: Sequence[str], universe: frozenset[str] | None) -> list[str] | str:
+    """As ``_named``; a regular expression of whole paths where one is the end of another."""
+    if universe is None:
+        return sorted(chosen)
+    found = list(names(chosen, universe, by_segments))
+    if strays(found, chosen, universe, by_segments):
+        return "|".join(map(re.escape, sorted(chosen)))
+    return found
 
 
 def _targets(old: Config, found: Found, universe: frozenset[str] | None, job: Job) -> Config:
@@ -109,7 +128,7 @@ def _targets(old: Config, found: Found, universe: frozenset[str] | None, job: Jo
             "target_modules": _named(modules, (), frozenset(rest), by_segments),
         }
     else:
-        new["target_modules"] = _named(modules, (), universe, by_segments)
+        new["target_modules"] = _target_modules(modules, universe)
     bare = [f"{r.module}.{r.name}" for r in found.ranked if r.bare]
     if bare or old.get("target_parameters"):
         every = frozenset(o.key for o in job.plan.outputs) if job.whole else None
@@ -156,7 +175,9 @@ def _patterns(values: Mapping[str, float], default: float) -> dict[str, float]:
     found: dict[str, float] = {}
     for value in dict.fromkeys(v for v in values.values() if v != default):
         mine = [m for m, v in values.items() if v == value]
-        found |= dict.fromkeys(names(mine, set(values) - set(mine), by_pattern), value)
+        rest = set(values) - set(mine)
+        for name in names(mine, rest, by_pattern):
+            found[f"^{name}" if strays([name], mine, rest, by_pattern) else name] = value
     return found
 
 

@@ -51,6 +51,12 @@ def names(chosen: Iterable[str], others: Iterable[str], match: Match) -> Sequenc
     return sorted(found)
 
 
+def strays(found: Iterable[str], chosen: Iterable[str], others: Iterable[str], match: Match) -> Sequence[str]:
+    """Modules that are matched and were not chosen: a whole path may be the end of another."""
+    given = list(found)
+    return sorted(m for m in set(others) - set(chosen) if any(match(n, m) for n in given))
+
+
 def _shortest(module: str, foreign: Sequence[str], match: Match) -> str:
     segments = module.split(".")
     ends = (".".join(segments[-n:]) for n in range(1, len(segments) + 1))

@@ -54,16 +54,13 @@ def _what(place: Place) -> str:
 
 
 def unplaced(job: Job) -> list[Carried]:
-    """What belongs to no module: prompts, which depend on no names, and projections that all modules share."""
+    """What belongs to no module: prompts, which depend on no names; projections that modules share."""
     found = [t for t in job.adapter.tensors if not t.module]
     if found and job.adapter.config.get("peft_type") == "PREFIX_TUNING":
         reordered = [o.key for o in job.plan.outputs if not isinstance(o.expr, Take)]
+        what = f"{found[0].key}: a prefix is keys and values, so no row of a weight may move"
         if not job.whole:
-            job.problems.append(
-                f"{found[0].key}: a prefix is keys and values: no row may move, so give --base"
-            )
+            job.problems.append(f"{what}: give the base (--base)")
         elif reordered:
-            job.problems.append(
-                f"{found[0].key}: a prefix is keys and values, and the packs reorder weights: {reordered[0]}"
-            )
+            job.problems.append(f"{what}, and the packs move those of {reordered[0]}")
     return [Carried(at(t, "", t.leaf), job.value(t), "", "copy") for t in found]
