@@ -166,6 +166,9 @@ class OptimizerState:
     rest: Mapping[str, object] = field(default_factory=dict)
 
 
+Nesting = Callable[[Mapping[str, "Expr"]], tuple[dict[str, object], list[str]]]
+
+
 @dataclass(frozen=True)
 class Catalog:
     """The table that a reader returns: every tensor, none of its data.
@@ -189,6 +192,8 @@ class Catalog:
     partitions  key -> the class by which ranks were merged
     stored    where entries are put together: every tensor as the files hold it, by file and place
     optimizer  reads the optimizer's state; None where there is none, or the format does not know whose it is
+    nested    where dicts of dicts were asked for (``--at``): puts tensors, by key, and the plain values
+              beside them back into those, and names what it can't. None where keys are of one dict
     """
 
     format: str
@@ -209,6 +214,7 @@ class Catalog:
     partitions: Mapping[str, Partition] = field(default_factory=dict, repr=False)
     stored: Mapping[str, Entry] = field(default_factory=dict, repr=False, compare=False)
     optimizer: Callable[[], OptimizerState | None] | None = field(default=None, repr=False, compare=False)
+    nested: Nesting | None = field(default=None, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:

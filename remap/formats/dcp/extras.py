@@ -25,16 +25,16 @@ def peek(folder: Folder, name: str) -> object:
                     break
     if not inside:
         raise KeyError(name)
-    return _nested(inside)
+    return nested(inside)
 
 
-def _nested(values: dict[Path_, object]) -> object:
-    """Values by path, as nested dicts; a dict whose keys are all integers is a list."""
+def nested(values: dict[Path_, object]) -> object:
+    """Values by path, as nested dicts; integers are indices of lists."""
     if () in values:
         return values[()]
     below: dict[str | int, dict[Path_, object]] = {}
     for path, value in values.items():
         below.setdefault(path[0], {})[path[1:]] = value
     if all(isinstance(key, int) for key in below):
-        return [_nested(below[key]) for key in sorted(below, key=int)]
-    return {key: _nested(inner) for key, inner in below.items()}
+        return [nested(below[key]) for key in sorted(below, key=int)]
+    return {key: nested(inner) for key, inner in below.items()}

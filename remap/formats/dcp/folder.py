@@ -11,6 +11,7 @@ from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.dcp import reader, writer
 from remap.formats.dcp.extras import peek
+from remap.formats.dcp.nest import is_nested, nest
 from remap.formats.dcp.optimizer import is_optimizer, read_optimizer
 from remap.types import Catalog
 
@@ -38,6 +39,7 @@ class Dcp:
         return replace(
             catalog,
             peek=partial(peek, folder),
+            nested=partial(nest, folder) if at is not None and is_nested(folder) else None,
             optimizer=partial(read_optimizer, folder) if has_optimizer else None,
         )
 

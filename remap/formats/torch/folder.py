@@ -8,7 +8,8 @@ whatever else that file holds; otherwise it is a plain state dict.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,12 +27,14 @@ from remap.formats.index import (
     read_index,
     split_shards,
 )
+from remap.formats.torch.by_weight import place_of_optimizer, read_optimizer
+from remap.formats.torch.deep import replant
 from remap.formats.torch.emit import check_names, emit
 from remap.formats.torch.file import is_torch, read
 from remap.formats.torch.rebuild import rebuild
 from remap.formats.torch.rewrite import rewrite
 from remap.formats.torch.state import TorchFile
-from remap.types import Catalog, Entry
+from remap.types import Catalog, Entry, OptimizerState
 
 NAME = "pytorch_model.bin"
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
@@ -96,10 +99,15 @@ class Torch:
 
 def _one_file(name: str, tensors: Mapping[str, Expr], source: Catalog) -> OutFile:
     """One output file: renamed, changed with all else carried along, or fresh."""
+    if source.nested is not None:
+        tree, left = source.nested(tensors)
+        return replace(emit(name, {}, tree), carries=True, left=tuple(left))
     natives = source.native if isinstance(source.native, tuple) else ()
     if len(natives) != 1 or not isinstance(natives[0], TorchFile):
         return emit(name, tensors)
     file = natives[0]
+    if file.deep:
+        return replant(file, name, tensors)
     renames = {e.entry.key: key for key, e in tensors.items() if isinstance(e, Take)}
     if len(renames) == len(tensors) == len(file.entries) and renames.keys() == file.entries.keys():
         if file.contents.archive is not None:
@@ -146,7 +154,17 @@ def _catalog(path: Path, files: Sequence[Path], at: str | None, keep_suspicious:
         warnings=tuple(w for f in read_files for w in f.warnings),
         peek=partial(_peek, read_files),
         native=read_files,
+        optimizer=_optimizer(read_files) if at is None else None,
     )
+
+
+def _optimizer(files: Sequence[TorchFile]) -> Callable[[], OptimizerState] | None:
+    """What reads the state by weight that a single file may hold beside the model."""
+    root = files[0].contents.walked.root
+    place = place_of_optimizer(root) if len(files) == 1 else None
+    if place is None:
+        return None
+    return lambda: read_optimizer(root, place, files[0].entries_below(*place, "state"))
 
 
 def _peek(files: Sequence[TorchFile], name: str) -> object:

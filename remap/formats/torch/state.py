@@ -14,8 +14,8 @@ from pathlib import Path
 
 from remap.errors import Damaged, InputError, NotACheckpoint
 from remap.formats.torch.container import Archive
-from remap.formats.torch.locate import Step, beside, dotted, follow, locate, resolve
-from remap.pickles.graph import lookup, mapping_pairs, plain
+from remap.formats.torch.locate import Place, Step, beside, dotted, follow, locate, resolve
+from remap.pickles.graph import items_of, key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Dict, Text, Value
 from remap.pickles.survey import Survey
 from remap.pickles.tensors import TensorRef
@@ -68,6 +68,7 @@ class TorchFile:
     warnings  what a user should know
     tensors   number of all tensors in the file
     extras    what the file holds beside those entries, by its path
+    deep      key -> node, where the entries lie in dicts below the one that was asked for
     contents  the whole of it, for writers
     """
 
@@ -79,6 +80,7 @@ class TorchFile:
     tensors: int
     extras: tuple[str, ...]
     contents: Contents = field(repr=False, compare=False)
+    deep: Mapping[str, Value] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def keys(self) -> tuple[object, ...]:
@@ -115,8 +117,14 @@ class TorchFile:
         name = dotted(path)
         if id(node) not in self.contents.survey.tensors:
             return None
-        alone = Dict([(Text(name), node)])
+        alone = _dict_of({name: node})
         return _entries(Contents(**{**vars(self.contents), "node": alone}))[name]
+
+    def entries_below(self, *path: Step) -> dict[str, Entry]:
+        """The tensors at any depth below ``path``, by their dotted path from there."""
+        node = follow(self.contents.walked.root, path)
+        found = {dotted(p): n for p, n in _below(node, (), self.contents.survey)}
+        return _entries(Contents(**{**vars(self.contents), "node": _dict_of(found)}))
 
     def node_at(self, *path: Step) -> Value:
         """The node at ``path``, to be written again as it is; None where there is none."""
@@ -130,6 +138,7 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
     ``at`` is wrong or needed, InputError for tensors that can't be read.
     """
     root = contents.walked.root
+    deep: dict[str, Value] = {}
     place = (
         locate(root, contents.survey, contents.path, required=state_dict)
         if at is None
@@ -142,9 +151,12 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
         node = follow(root, place)
         contents = Contents(**{**vars(contents), "node": node})
         entries = _entries(contents)
+        if not entries and at is not None and state_dict:
+            deep = {dotted(p): n for p, n in _below(node, (), contents.survey)}
+            entries = _entries(Contents(**{**vars(contents), "node": _dict_of(deep)}))
         if not entries and state_dict:
             raise NotACheckpoint(f"no tensors at {dotted(place)!r}", where=contents.path)
-        extras = list(beside(root, place, contents.survey))
+        extras = [] if deep else list(beside(root, place, contents.survey))
     warnings = _warnings(contents, entries)
     return TorchFile(
         contents.path,
@@ -155,7 +167,24 @@ def make_file(contents: Contents, opaque: tuple[str, ...], at: str | None, state
         contents.survey.count,
         tuple(extras),
         contents,
+        deep,
     )
+
+
+def _below(node: Value, place: Place, survey: Survey) -> Iterator[tuple[Place, Value]]:
+    """Every tensor below a node, through dicts and lists, by its path from there."""
+    if id(node) in survey.tensors:
+        yield place, node
+        return
+    pairs = mapping_pairs(node)
+    inside = [(key_of(k), v) for k, v in pairs] if pairs is not None else enumerate(items_of(node) or ())
+    for key, value in inside:
+        if key is not None:
+            yield from _below(value, (*place, key), survey)
+
+
+def _dict_of(nodes: Mapping[str, Value]) -> Dict:
+    return Dict([(Text(key), node) for key, node in nodes.items()])
 
 
 def _warnings(contents: Contents, entries: Mapping[str, Entry]) -> Iterator[str]:

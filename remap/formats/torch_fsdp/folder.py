@@ -10,17 +10,17 @@ from remap.errors import InputError, RemapError, UsageError
 from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
+from remap.formats.torch.by_weight import place_of_optimizer, read_optimizer
 from remap.formats.torch.container import read_archive
 from remap.formats.torch.file import is_torch
 from remap.formats.torch.folder import SUFFIXES
-from remap.formats.torch.locate import beside, dotted, follow, locate, resolve
-from remap.formats.torch_fsdp.joined import Joined, read_file, tensors_of
+from remap.formats.torch.locate import Place, beside, dotted, follow, locate, resolve
+from remap.formats.torch_fsdp.joined import Joined, RankFile, read_file, tensors_of
 from remap.formats.torch_fsdp.names import BESIDE, family, numbered
-from remap.formats.torch_fsdp.optimizer import place_of_optimizer, read_optimizer
 from remap.formats.torch_fsdp.parts import kind_of, read_part
 from remap.pickles.graph import plain
 from remap.pickles.nodes import Value
-from remap.types import Catalog
+from remap.types import Catalog, OptimizerState
 
 FLAT = "_flat_param"
 _MARKS = (b"DTensor", b"ShardedTensor")
@@ -75,7 +75,7 @@ class TorchFsdp:
             extras=tuple(beside(root, place, survey)),
             opaque=tuple(sorted({name for f in files for name in f.opaque})),
             peek=lambda name: plain(follow(root, resolve(root, name, path))),
-            optimizer=partial(read_optimizer, files, state) if state else None,
+            optimizer=partial(_optimizer, files, state) if state else None,
         )
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
@@ -86,6 +86,12 @@ class TorchFsdp:
 
 
 FORMAT = TorchFsdp()
+
+
+def _optimizer(files: Sequence[RankFile], place: Place) -> OptimizerState:
+    """The optimizer's state, its tensors joined over the ranks. Raises Damaged, InputError."""
+    found = [dict(tensors_of(f, (*place, "state"), deep=True)) for f in files]
+    return read_optimizer(files[0].contents.walked.root, place, Joined(files, found).entries())
 
 
 def is_rank_file(path: Path) -> bool:

@@ -1,6 +1,6 @@
-"""The optimizer's state in rank files, weight by weight: beside the model, as torch names it.
+"""The optimizer's state in torch files, weight by weight: beside the model, as torch names it.
 
-    {"model": {...}, "optim": {"state": {weight: {slot: DTensor or ShardedTensor}}, "param_groups": [...]}}
+    {"model": {...}, "optim": {"state": {weight: {slot: tensor}}, "param_groups": [{"params": [weight]}]}}
 
 So ``get_optimizer_state_dict`` and ``FSDP.optim_state_dict`` give it. A plain ``optimizer.state_dict()``
 counts parameters, on FSDP1 each rank its own: whose state is whose it does not say.
@@ -8,10 +8,9 @@ counts parameters, on FSDP1 each rank its own: whose state is whose it does not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from remap.formats.torch.locate import Place, follow
-from remap.formats.torch_fsdp.joined import Joined, RankFile, tensors_of
 from remap.pickles.graph import Opaque, key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Value
 from remap.types import Entry, OptimizerState
@@ -29,14 +28,13 @@ def place_of_optimizer(root: Value) -> Place | None:
     return found[0] if len(found) == 1 else None
 
 
-def read_optimizer(files: Sequence[RankFile], place: Place) -> OptimizerState:
-    """The state at ``place``, its tensors joined over the ranks. Raises Damaged, InputError."""
-    joined = Joined(files, [dict(tensors_of(f, (*place, "state"), deep=True)) for f in files]).entries()
+def read_optimizer(root: Value, place: Place, entries: Mapping[str, Entry]) -> OptimizerState:
+    """The state at ``place``; ``entries`` are the tensors in its ``state``, by weight and slot."""
     tensors: dict[str, dict[str, Entry]] = {}
-    for name, entry in joined.items():
+    for name, entry in entries.items():
         weight, _, slot = name.rpartition(".")
         tensors.setdefault(weight, {})[slot] = entry
-    held = _plain(follow(files[0].contents.walked.root, place))
+    held = _plain(follow(root, place))
     values = {
         str(weight): {str(s): v for s, v in slots.items() if not isinstance(v, Opaque)}
         for weight, slots in _plain_items(held.get("state"))
