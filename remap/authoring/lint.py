@@ -7,15 +7,19 @@ pack still does wrong. Each check is a function that gives findings; ``CHECKS`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import combinations, product
 
 from remap.authoring.examples import plan_example
 from remap.authoring.findings import Level, PackFinding
+from remap.authoring.overlap import covers, meet
 from remap.authoring.values import has_values
 from remap.errors import PackError, RemapError
 from remap.ops import arithmetic
 from remap.packs import load_layout
 from remap.packs.applying.invert import no_inverse
-from remap.packs.language.pack import Pack, Rule, RuleStage, UseStage
+from remap.packs.language.pack import Pack, Pattern, Rule, RuleStage, UseStage
+from remap.packs.language.patterns import unbounded
+from remap.packs.language.template import Template
 from remap.plan import make_plan
 from remap.types import Catalog
 
@@ -61,17 +65,39 @@ def _on_keys(pack: Pack, keys: Catalog) -> Iterator[PackFinding]:
 
 
 def _overlap(pack: Pack) -> Iterator[PackFinding]:
-    """No two rules of a stage match the very same template."""
-    seen: dict[tuple[int, str], Rule] = {}
-    for number, stage in enumerate(pack.stages):
-        for rule in stage.rules if isinstance(stage, RuleStage) else ():
-            for source in rule.sources:
-                other = seen.setdefault((number, source.text), rule)
-                yields = rule.id in other.replaces or other.id in rule.replaces
-                if other is rule or yields or rule.only != other.only or _exclude(rule, other):
-                    continue
-                message = f"it matches {source.text}, as rule {other.id} in line {other.line} does"
-                yield _at(pack, rule, "same-source", message)
+    """Each key has one owner: no two rules of a stage match one key, and none takes all of a keep's."""
+    for other, rule in _pairs(pack):
+        for one, two in product(rule.sources, other.sources):
+            if not (isinstance(one, Template) and isinstance(two, Template)):
+                continue
+            keeps = [r for r in (rule, other) if r.does == "keep"]
+            if len(keeps) == 1:
+                yield from _shadowed(pack, keeps[0], other if keeps[0] is rule else rule)
+                break
+            key = meet(one, two, pack.params)
+            if key is not None:
+                message = f"it matches {key}, as rule {other.id} in line {other.line} does"
+                yield _at(pack, rule, "same-source", f"{message}; narrow one, or let one say replaces:")
+                break
+
+
+def _shadowed(pack: Pack, keep: Rule, rule: Rule) -> Iterator[PackFinding]:
+    """A keep yields to what transforms: one that matches nothing else is dead."""
+    templates = [t for t in rule.sources if isinstance(t, Template)]
+    narrow = [k for k in keep.sources if isinstance(k, Template)]
+    if all(any(covers(t, k, pack.params) for t in templates) for k in narrow):
+        message = f"rule {rule.id} in line {rule.line} takes all that it matches"
+        remedy = f"let it say replaces: {rule.id}, narrow that rule, or leave the keep out"
+        yield _at(pack, keep, "shadowed", f"{message}; {remedy}")
+
+
+def _pairs(pack: Pack) -> Iterator[tuple[Rule, Rule]]:
+    """Rules of one stage that can be at work together, the earlier first, without those that yield."""
+    for stage in pack.stages:
+        for one, other in combinations(stage.rules if isinstance(stage, RuleStage) else (), 2):
+            yields = one.id in other.replaces or other.id in one.replaces
+            if not yields and one.only == other.only and not _exclude(one, other):
+                yield one, other
 
 
 def _at(pack: Pack, rule: Rule, code: str, message: str) -> PackFinding:
@@ -81,13 +107,16 @@ def _at(pack: Pack, rule: Rule, code: str, message: str) -> PackFinding:
 def _evidence(pack: Pack) -> Iterator[PackFinding]:
     """A pack says where its facts come from."""
     if not pack.evidence:
-        yield PackFinding("no-evidence", "error", pack.file, 1, "no evidence: where do its facts come from?")
+        message = "no evidence: where do its facts come from? add evidence: with project, path and commit"
+        yield PackFinding("no-evidence", "error", pack.file, 1, message)
 
 
 def _examples(pack: Pack) -> Iterator[PackFinding]:
     """A pack has examples, and each rule fires in one of them."""
     if not pack.examples:
-        yield PackFinding("no-examples", "error", pack.file, 1, "the pack has no examples")
+        yield PackFinding(
+            "no-examples", "error", pack.file, 1, "the pack has no examples; add given: and expect:"
+        )
         return
     shown: set[str] = set()
     for example in pack.examples:
@@ -100,7 +129,7 @@ def _examples(pack: Pack) -> Iterator[PackFinding]:
             shown |= set(output.rule.split(" > "))
     for rule in pack.own_rules:
         if rule.id not in shown and rule.does != "keep":
-            yield _at(pack, rule, "rule-without-example", "no example shows it")
+            yield _at(pack, rule, "rule-without-example", "no example shows it; add one where it matches")
 
 
 def _values(pack: Pack) -> Iterator[PackFinding]:
@@ -129,6 +158,16 @@ def _inverse(pack: Pack) -> Iterator[PackFinding]:
                 )
 
 
+def _regexes(pack: Pack) -> Iterator[PackFinding]:
+    """A regex is bounded: it says what ends each part, and does not repeat repetitions."""
+    for rule in pack.own_rules:
+        for source in (*rule.sources, *(rule.back or ())[:1]):
+            found = unbounded(source) if isinstance(source, Pattern) else None
+            if found is not None:
+                message = f"the regex {source.text!r} has no bound: {found}"
+                yield _at(pack, rule, "regex-without-bound", f"{message}; say what it may take, as in [^.]+")
+
+
 def _unconfirmed(pack: Pack) -> Iterator[PackFinding]:
     """Nothing is left open."""
     for rule in pack.own_rules:
@@ -148,22 +187,25 @@ def _unused_params(pack: Pack) -> Iterator[PackFinding]:
         used |= arithmetic.names(param.value) if param.value else set()
     for param in pack.params.values():
         if param.name not in used:
-            message = f"parameter {param.name} is not used"
+            message = f"parameter {param.name} is not used; leave it out"
             yield PackFinding("unused-parameter", "error", pack.file, param.line, message)
 
 
 def _same_target(pack: Pack) -> Iterator[PackFinding]:
-    """No two rules of a stage write the very same template."""
-    seen: dict[tuple[int, str], Rule] = {}
-    for number, stage in enumerate(pack.stages):
-        if not isinstance(stage, RuleStage):
-            continue
-        for rule in stage.rules:
-            for target in rule.targets:
-                other = seen.setdefault((number, target.text), rule)
-                if other is not rule and rule.only == other.only and not _exclude(rule, other):
-                    message = f"it writes {target.text}, as rule {other.id} in line {other.line} does"
-                    yield _at(pack, rule, "same-target", message)
+    """No two rules of a stage write one key: the same template is wrong, those that could meet may be."""
+    for other, rule in _pairs(pack):
+        for one, two in product(rule.targets, other.targets):
+            key = meet(one.flipped(), two.flipped(), pack.params)
+            if key is not None:
+                level: Level = "error" if one.text == two.text else "warning"
+                message = f"rule {rule.id}: it writes {key}, as rule {other.id} in line {other.line} does"
+                remedy = (
+                    "; whichever keys there are: make the names differ"
+                    if level == "error"
+                    else ("; narrow what one of them captures, if there are such keys")
+                )
+                yield PackFinding("same-target", level, pack.file, rule.line, message + remedy)
+                break
 
 
 def _layouts(pack: Pack) -> Iterator[PackFinding]:
@@ -194,6 +236,7 @@ CHECKS: tuple[Check, ...] = (
     _examples,
     _values,
     _inverse,
+    _regexes,
     _unconfirmed,
     _unused_params,
     _overlap,

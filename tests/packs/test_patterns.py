@@ -8,6 +8,8 @@ import pytest
 from packs.language import renamed, rules
 
 from remap.errors import PlanError
+from remap.packs.language.pack import Pattern
+from remap.packs.language.patterns import unbounded
 
 
 def test_a_pattern_renames_and_its_stated_inverse_undoes_it() -> None:
@@ -39,3 +41,19 @@ def test_a_hostile_pattern_is_stopped_with_its_line() -> None:
         renamed(the, ["a" * 60])
     assert e.value.where == "test.yaml:7 (rule r)"
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (r"h(?P<i>[0-9]+)_(?P<x>\w+)", None),
+        (r"a\.*b[.*+]+(?:c|d)*", None),
+        (r"(?P<x>[^.]+)(?:\.[0-9]{1,3})+", None),
+        (r"a(?P<x>.+)", ".+"),
+        (r"a.{2,}", ".{2,}"),
+        (r"(?:a+)+b", "a repeated group, )+"),
+        (r"((?:a*)b)*", "a repeated group, )*"),
+    ],
+)
+def test_what_has_no_bound(text: str, part: str | None) -> None:
+    assert unbounded(Pattern(text, frozenset())) == part

@@ -38,7 +38,7 @@ def prove(
     back = apply(undo, after, None)
     lines = list(_renamed(pack, outcome, back, origins, after))
     if outcome.claimed:
-        lines += _transformed(pack, outcome, back, values, exprs, specs)
+        lines += _transformed(pack, outcome, back, values, origins, exprs, specs)
     if lines:
         raise PlanError(
             "keys that the inverse does not bring back",
@@ -49,9 +49,8 @@ def prove(
 
 
 def _stated(rule: Rule, undone: Rule | None) -> bool:
-    """Does the rule say that it has no inverse?"""
-    refused = undone is not None and undone.does == "refuse" and undone.id == rule.id
-    return rule.lossy or rule.only is not None or refused
+    """Has the key no way back, by what an author said? Also where it could be that of a rule without one."""
+    return rule.lossy or rule.only is not None or (undone is not None and undone.does == "refuse")
 
 
 def _renamed(
@@ -81,11 +80,13 @@ def _transformed(
     outcome: Outcome,
     back: Outcome,
     values: Resolved,
+    origins: Sequence[int | Made],
     exprs: Sequence[Expr],
     specs: Mapping[int, TensorSpec],
 ) -> list[str]:
     """The same for rules with ops: names and shapes, each output taken as if it lay in a file."""
     refused = {rule.id for _, rule in back.refused}
+    refused |= {m.rule.id for m in (origins[n] for n, _ in back.refused) if isinstance(m, Made)}
     wanted = {
         outcome.keys.keys[c.place]: (specs[c.place], c.bound.rule)
         for c in outcome.claimed

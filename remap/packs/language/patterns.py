@@ -6,6 +6,7 @@ that uses one imports it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -36,6 +37,27 @@ def _compile(text: str) -> Any:
         return regex.compile(text)
     except regex.error as e:
         raise PackError(f"{text!r} is no regex: {e}") from None
+
+
+_PIECES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\((?:\?P?<\w+>|\?:)?|\)|[*+]|\{\d*,\}|.", re.DOTALL)
+"""What a pattern is made of, as far as repetitions go: escapes, sets, groups, quantifiers, characters."""
+
+
+def unbounded(pattern: Pattern) -> str | None:
+    """A part of the pattern without a bound: ``.*``, which takes whole segments, or a repeated repetition."""
+    groups: list[bool] = [False]
+    closed = False
+    before = ""
+    for piece in _PIECES.findall(pattern.text):
+        repeats = piece in ("*", "+") or piece.endswith(",}")
+        if repeats and (before == "." or closed):
+            return f"{before}{piece}" if before == "." else f"a repeated group, ){piece}"
+        if piece.startswith("("):
+            groups.append(False)
+        closed = piece == ")" and len(groups) > 1 and groups.pop()
+        groups[-1] = groups[-1] or repeats or closed
+        before = piece
+    return None
 
 
 class PatternMatcher:
