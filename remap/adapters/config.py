@@ -50,7 +50,7 @@ def lora_config(adapter: Adapter, modules: Mapping[str, str]) -> dict[str, objec
     }
 
 
-def rebuilt(adapter: Adapter, known: Iterable[str], settings: Mapping[str, object]) -> dict[str, object]:
+def rebuilt(adapter: Adapter, known: Collection[str], settings: Mapping[str, object]) -> dict[str, object]:
     """The configuration of an adapter that was found in a model, of any of PEFT's methods.
 
     known     paths of all of the model's modules: names that would match others of them are lengthened

@@ -13,7 +13,7 @@ from pathlib import Path
 from remap import api
 from remap.adapters.check import check, strangers
 from remap.adapters.chosen import SHARED, choose
-from remap.adapters.fitting import fitted
+from remap.adapters.fitting import Target, bare_names, fitted
 from remap.adapters.model import Adapter
 from remap.adapters.own import around_of
 from remap.adapters.read import read
@@ -66,8 +66,9 @@ def graft(
     dialect = _in_model(part)
     tensors = [_named(t, part, name) for t in part.tensors]
     around = around_of(part.config) or dict(dialect.around(tensors))  # type: ignore[attr-defined]
-    source, notes = fitted(api.catalog(base), (m for m in around if m), around, rules, params or {})
-    weights = {bare(o.key, around): o for o in source.outputs if dialect.parse(o.key) is None}
+    target = Target(dialect, around)
+    source, notes = fitted(api.catalog(base), target, rules, params or {})
+    weights = bare_names(source, target)
     _check_fit(part, {k: o.expr.spec for k, o in weights.items()}, source)
     outputs: dict[str, Output] = {}
     for key, o in weights.items():

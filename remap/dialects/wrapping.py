@@ -6,7 +6,7 @@ the module ``""`` stands before every key: ``("base_model", "model")``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 Around = Mapping[str, tuple[str, ...]]
 
@@ -33,3 +33,18 @@ def wrapped(key: str, around: Around) -> str:
             segments[at:at] = wrap
             break
     return ".".join((*around.get("", ()), *segments))
+
+
+def present(around: Around, keys: Iterable[str]) -> Around:
+    """The wrappers that are in these keys already: those that all keys of their module have. A module of
+    which one child is called as the wrapper is, is not wrapped by it."""
+    found: dict[str, bool] = {}
+    for key in keys:
+        segments = key.split(".")
+        for at in range(len(segments)):
+            module = ".".join(segments[:at])
+            wrap = around.get(module, ())
+            if wrap:
+                here = tuple(segments[at : at + len(wrap)]) == wrap
+                found[module] = found.get(module, True) and here
+    return {module: around[module] for module, here in found.items() if here}

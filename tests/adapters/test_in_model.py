@@ -25,7 +25,6 @@ TOLD: dict[str, dict[str, object]] = {
     "adalora": {"lora_alpha": 8},
     "loha": {"alpha": 8},
     "lokr": {"r": 4, "alpha": 8, "decompose_factor": -1},
-    **dict.fromkeys(("ia3", "layer-norms", "oft", "boft", "vera"), {}),
 }
 """What only the one who trained it knows; LoRA's alpha beside."""
 
