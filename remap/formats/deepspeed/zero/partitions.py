@@ -49,17 +49,12 @@ def find_partitions(folder: Path) -> Run:
             problems=odd,
             remedy="fetch those that are missing, or remove those of another run",
         )
-    if len(run.shards) > 1:
-        raise InputError(
-            f"ZeRO-3 over {len(run.shards)} tensor-parallel ranks: which tensors are cut is said nowhere",
-            where=folder,
-            remedy="convert it with DeepSpeed's ds_to_universal, and go on from there",
-        )
     return run
 
 
 def read_partitions(run: Run) -> dict[str, Entry]:
-    """Every tensor of the model, in its order. Raises Damaged for one that is nowhere."""
+    """Every tensor of the model, in its order; of one tensor-parallel rank. Raises Damaged for one that is
+    nowhere."""
     (model,) = run.models.values()
     module = model.entries_at(MODULE)
     held = {**_frozen(run), **run.everything.fp32}
@@ -92,7 +87,8 @@ def _frozen(run: Run) -> dict[str, Entry]:
     shapes: Shapes = next(iter(read_shapes(model, FROZEN_SHAPES)), {})
     if not shapes:
         return {}
-    reads = [torch_file.read(f.path, state_dict=False) for f in partition_files(run.folder)]
+    files = [f.path for f in partition_files(run.folder) if f.rank in run.shards]
+    reads = [torch_file.read(p, state_dict=False) for p in files]
     fragments = [r.entries_at(FROZEN) if FROZEN in r.keys else {} for r in reads]
     missing = [
         f"{r.path.name}: {k}"

@@ -82,6 +82,13 @@ class Run:
             for rank, model in self.models.items()
         }
 
+    def of_rank(self, rank: int, ranks: int) -> Run:
+        """The shards of one of ``ranks`` tensor-parallel ranks, in all pipeline stages: ``mp_rank`` counts
+        stage by stage."""
+        if ranks == 1:
+            return self
+        return Run(self.folder, {m: s for m, s in self.shards.items() if m % ranks == rank})
+
     @property
     def everything(self) -> Weights:
         """The weights of all pipeline stages. A tied one is on two of them: the first has it."""

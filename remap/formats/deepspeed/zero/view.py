@@ -3,14 +3,15 @@ optimizer's state, and a word on both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from remap.errors import InputError
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, keys_of, optimizer_state, overlay
 from remap.formats.deepspeed.zero.run import Run, find_run
-from remap.types import Catalog, Entry, OptimizerState
+from remap.formats.ranks import catalog_of_ranks
+from remap.types import Catalog, Entry, OptimizerState, rank_key
 
 TAKES = "--weights zero takes them"
 STALE = (
@@ -37,9 +38,13 @@ def with_zero(catalog: Catalog, *, fp32: bool) -> Catalog:
         )
     if run is None:
         return catalog
-    entries = overlay(catalog.entries, run).entries if fp32 else catalog.entries
-    said = [] if fp32 else [_about(run, catalog.entries)]
-    return describe(replace(catalog, entries=entries, warnings=(*catalog.warnings, *said)), run)
+    tables = catalog.ranks or (catalog.entries,)
+    runs = [run.of_rank(r, len(tables)) for r in range(len(tables))]
+    if fp32:
+        new = [overlay(table, mine).entries for table, mine in zip(tables, runs, strict=True)]
+        return describe(catalog_of_ranks(new, catalog), run)
+    said = _about(run, runs, tables)
+    return describe(replace(catalog, warnings=(*catalog.warnings, said)), run)
 
 
 def describe(catalog: Catalog, run: Run) -> Catalog:
@@ -51,20 +56,38 @@ def describe(catalog: Catalog, run: Run) -> Catalog:
         warnings=(*catalog.warnings, *lost),
         opaque=tuple(sorted({*catalog.opaque, *run.opaque})),
         extras=tuple(dict.fromkeys([*catalog.extras, OPTIMIZER])),
-        optimizer=partial(_state, run, catalog.entries) if run.named else None,
+        optimizer=partial(_state, run, catalog.ranks or (catalog.entries,)) if run.named else None,
         native=run,
     )
 
 
-def _state(run: Run, entries: Mapping[str, Entry]) -> OptimizerState:
-    return optimizer_state(run, keys_of(run, entries))
+def _state(run: Run, tables: Sequence[Mapping[str, Entry]]) -> OptimizerState:
+    """The state under the keys of the catalog's entries: those of the ranks, where there are several."""
+    if len(tables) == 1:
+        return optimizer_state(run, keys_of(run, tables[0]))
+    states = []
+    for rank, table in enumerate(tables):
+        mine = run.of_rank(rank, len(tables))
+        keys = keys_of(mine, table)
+        states.append(optimizer_state(mine, {n: rank_key(k, rank) for n, k in keys.items()}))
+    groups: list[dict[str, object]] = []
+    for same in zip(*(s.groups for s in states), strict=True):
+        groups.append({**same[0], "params": [k for g in same for k in g["params"]]})  # type: ignore[attr-defined]
+    return OptimizerState(
+        OPTIMIZER,
+        {k: v for s in states for k, v in s.tensors.items()},
+        {k: v for s in states for k, v in s.values.items()},
+        groups,
+        states[0].rest,
+    )
 
 
-def _about(run: Run, entries: Mapping[str, Entry]) -> str:
+def _about(run: Run, runs: Sequence[Run], tables: Sequence[Mapping[str, Entry]]) -> str:
     if not run.named:
         return f"{run}; {STALE}"
     try:
-        keys_of(run, entries)
+        for mine, table in zip(runs, tables, strict=True):
+            keys_of(mine, table)
     except InputError as e:
         return f"{len(run.files)} ZeRO files: {e.what}; {STALE}"
     return f"{run}: {TAKES}; {STALE}"
