@@ -17,7 +17,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from checkpoints import VARIANTS, read_tensors  # noqa: E402
-from judges.neox_pipeline import Job, launch  # noqa: E402
+from judges.neox_pipeline import Job, launch, make_weight  # noqa: E402
+
+from remap.adapters.graft import graft  # noqa: E402
 
 Pythia = Callable[[str], Path]
 Results = dict[tuple[str, int], list[dict[str, Any]]]
@@ -87,8 +89,38 @@ def loaded(pythia: Pythia, magma: Callable[[str], Path], tmp_path_factory: pytes
             expected=str(scratch / f"{variant}.pt"),
         )
         jobs.append(job)
+    jobs.append(grafted(pythia("fp32"), scratch))
     found = {stages: launch(jobs, stages, scratch / f"{stages}-stages") for stages in STAGES}
     return {(job.name, stages): found[stages][job.name] for stages in STAGES for job in jobs}
+
+
+def grafted(base: Path, scratch: Path) -> Job:
+    """Adapters of one run on a Pythia: a strict load of all there is."""
+    state = as_magma(read_tensors(base), 4)
+    adapters = {
+        f"{layer}.{part}.adapter.{n}": make_weight(f"trained {layer} {part} {n}", shape)
+        for layer in range(2, 6)
+        for part in ("attention", "mlp")
+        for n, shape in {
+            "0.weight": (16, 64),
+            "0.bias": (16,),
+            "2.weight": (64, 16),
+            "2.bias": (64,),
+        }.items()
+    }
+    torch.save(adapters, scratch / "adapters.pt")
+    torch.save(state | adapters, scratch / "grafted.pt")
+    graft(base, scratch / "adapters.pt", scratch / "grafted", to="deepspeed-pipeline")
+    return Job("grafted", str(scratch / "grafted"), expected=str(scratch / "grafted.pt"), strict=True)
+
+
+@pytest.mark.parametrize("stages", STAGES)
+def test_deepspeed_loads_grafted_adapters_strictly(loaded: Results, stages: int) -> None:
+    ranks = loaded["grafted", stages]
+    assert [problem for rank in ranks for problem in rank["problems"]] == []
+    keys = {key for rank in ranks for key in rank["keys"]}
+    assert len([key for key in keys if ".adapter." in key]) == 32
+    assert len(keys) == 32 + 52
 
 
 @pytest.mark.parametrize("stages", STAGES)
