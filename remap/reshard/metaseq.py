@@ -11,6 +11,7 @@ from pathlib import Path
 from remap.errors import InputError, UsageError
 from remap.formats.companions import carried
 from remap.formats.metaseq.checkpoint import Checkpoint, read_checkpoint
+from remap.formats.metaseq.experts import rank_files
 from remap.formats.metaseq.format import FORMAT, catalog_of
 from remap.formats.metaseq.partition import load_partition
 from remap.formats.metaseq.regroup import Regroup, Target
@@ -51,7 +52,10 @@ def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
         format=FORMAT.name,
         files=files,
         single=single,
-        left=[OPTIMIZER] if not wanted.optimizer and OPTIMIZER in catalog.extras else [],
+        left=[
+            *([OPTIMIZER] if not wanted.optimizer and OPTIMIZER in catalog.extras else []),
+            *(f"{p.name} (experts)" for p in rank_files(root)),
+        ],
     )
     plan = plan_of(catalog, new)
 

@@ -4,6 +4,7 @@
     model parts           reshard-model_part-{j}.pt
     shards of parts       checkpoint_last-model_part-{j}-shard{i}.pt
     shards without parts  checkpoint_last-shard{i}.pt
+    experts               checkpoint_last-rank-{r}-shard{r}.pt, beside any shards
 
 The catalog has the tensors of the whole model by name; ``stored`` has those that the files hold. Written
 is a singleton; ``remap reshard`` makes the other kinds of it.
@@ -12,6 +13,7 @@ is a singleton; ``remap reshard`` makes the other kinds of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +23,9 @@ from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.metaseq.by_weight import optimizer_by_weight
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
+from remap.formats.metaseq.experts import join, rank_files
 from remap.formats.metaseq.names import family, leftovers, parse
-from remap.formats.metaseq.shards import OPTIMIZER, State, is_metaseq
+from remap.formats.metaseq.shards import OPTIMIZER, Place, State, is_metaseq
 from remap.formats.metaseq.singleton import singleton
 from remap.formats.metaseq.write import file_key
 from remap.formats.torch import file as torch_file
@@ -50,7 +53,7 @@ class Metaseq:
     def claims(self, root: Path) -> Collection[Path]:
         """Every file that belongs to the checkpoint at ``root``: leftovers of copies among them, and what
         links point at."""
-        files = family(root).files.values()
+        files = [*family(root).files.values(), *rank_files(root)]
         return {*files, *(f.parent / f.readlink() for f in files if f.is_symlink()), *leftovers(root)}
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
@@ -65,13 +68,10 @@ class Metaseq:
         one = whole_file(checkpoint)
         if one is not None:
             file = torch_file.read(one, at=".".join(place))
-            return catalog_of(checkpoint, dict(file.entries), native=(file,))
-        merged = checkpoint.merged(checkpoint.divider(), place)
-        entries: dict[str, Entry] = {}
-        for key, expr in merged.items():
-            assert isinstance(expr, Take)
-            entries[key] = Entry(key, expr.spec, expr.entry.location)
-        return catalog_of(checkpoint, entries, native=checkpoint)
+            catalog = catalog_of(checkpoint, dict(file.entries), native=(file,))
+        else:
+            catalog = catalog_of(checkpoint, merged_entries(checkpoint, place), native=checkpoint)
+        return _with_experts(catalog, path, place)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """A singleton: everything in one file, in the likeness of the source's first where it has one."""
@@ -82,6 +82,30 @@ class Metaseq:
 
 
 FORMAT = Metaseq()
+
+
+def merged_entries(checkpoint: Checkpoint, place: Place) -> dict[str, Entry]:
+    """The tensors of the whole model by name, where files hold parts of them. Raises InputError."""
+    entries: dict[str, Entry] = {}
+    for key, expr in checkpoint.merged(checkpoint.divider(), place).items():
+        assert isinstance(expr, Take)
+        entries[key] = Entry(key, expr.spec, expr.entry.location)
+    return entries
+
+
+def _with_experts(catalog: Catalog, path: Path, place: Place) -> Catalog:
+    """With the experts that lie beside the shared weights, or a warning why these are not joined."""
+    ranks = {p: read_checkpoint(p) for p in rank_files(path)}
+    if not ranks:
+        return catalog
+    held = {p: merged_entries(c, place) if place in c.parts[0].trees else {} for p, c in ranks.items()}
+    found = join(catalog.entries, held)
+    return replace(
+        catalog,
+        entries={**catalog.entries, **found.entries},
+        files=tuple(sorted([*catalog.files, *(found.files if found.warning is None else ())])),
+        warnings=(*catalog.warnings, *([found.warning] if found.warning else ())),
+    )
 
 
 def _is_one(path: Path, numbered: bool) -> bool:
@@ -96,9 +120,10 @@ def _find_in(folder: Path) -> list[Path]:
     found: list[Path] = []
     taken: set[Path] = set()
     targets: set[Path] = set()
+    experts = {rank for path in folder.glob("*.pt") for rank in rank_files(path)}
     for path in sorted(folder.glob("*.pt"), key=lambda p: (not p.is_symlink(), p.name)):
         name = parse(path.name)
-        if path in taken or name is None or not path.is_file():
+        if path in taken or path in experts or name is None or not path.is_file():
             continue
         if not _is_one(path, name.numbered):
             continue

@@ -6,13 +6,14 @@ import shutil
 
 import pytest
 import torch
-from formats.metaseq.samples import EMBED, FOREIGN, OUTPUT, edit, make, make_unflattened
+from formats.metaseq.samples import EMBED, FOREIGN, OUTPUT, edit, load, make, make_unflattened
 
 import remap
 from remap.errors import Damaged, InputError
 from remap.expr import Take
 from remap.expr.blocks import evaluate
 from remap.formats import registry
+from remap.reshard import reshard
 
 CASES = {
     "default": {},
@@ -337,6 +338,53 @@ def test_a_rank_of_experts_is_a_checkpoint_of_its_own(tmp_path):
     torch.save(expert, tmp_path / "checkpoint_last-rank-3-shard3.pt")
     assert list(tensors_at(tmp_path / "checkpoint_last-rank-3-shard3.pt")) == ["experts.0.weight"]
     assert_equal(tensors_at(truth.first), truth.weights)
+    assert "experts of ranks 0, 1, 2 are missing" in registry.open_catalog(truth.first).warnings[-1]
+
+
+def make_experts(folder, truth, names):
+    """A flat file for every rank, whose expert is called ``names(rank)``: wrapped for that rank alone."""
+    for rank in range(2):
+        value = torch.arange(6.0) + rank
+        name = names(rank)
+        state = load(truth.first)
+        state["model"] = {f"{name}.flat_param_0": value}
+        unit = {"names": ["fc1.weight", "fc1.bias"], "shapes": [(2, 2), (2,)], "numels": [4, 2], "padding": 0}
+        state["shard_metadata"] = {
+            "param_metadata": [
+                {
+                    "fsdp_path": name,
+                    "params": {"flat_param_0": unit},
+                    "no_broadcast_optim_state": True,
+                    "shared_param_info": [],
+                }
+            ],
+            "buffer_names": [],
+        }
+        torch.save(state, folder / f"checkpoint_last-rank-{rank}-shard{rank}.pt")
+
+
+def test_experts_that_every_rank_counts_for_itself_are_not_joined_and_it_is_said(tmp_path):
+    """metaseq's own merge leaves them in files of their own, too (stitch_fsdp_ckpt.py)."""
+    truth = make(tmp_path, parts=1, shards=2, part_in_name=False)
+    make_experts(tmp_path, truth, lambda rank: "decoder.layers.0.moe_layer.experts.0")
+    for path in (tmp_path, truth.first):
+        catalog = registry.open_catalog(path)
+        assert_equal({k: evaluate(Take(e)) for k, e in catalog.entries.items()}, truth.weights)
+        assert "the experts of 2 ranks lie beside it" in catalog.warnings[-1]
+        assert "checkpoint_last-rank-0-shard0.pt to checkpoint_last-rank-1-shard1.pt" in catalog.warnings[-1]
+    alone = tensors_at(tmp_path / "checkpoint_last-rank-1-shard1.pt")
+    assert alone["decoder.layers.0.moe_layer.experts.0.fc1.weight"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_experts_that_are_numbered_through_are_one_model(tmp_path):
+    truth = make(tmp_path, parts=1, shards=2, part_in_name=False)
+    make_experts(tmp_path, truth, lambda rank: f"decoder.layers.0.moe_layer.experts.{rank}")
+    found = tensors_at(tmp_path)
+    assert found["decoder.layers.0.moe_layer.experts.1.fc1.bias"].tolist() == [5, 6]
+    assert len(found) == len(truth.weights) + 4
+    assert len(registry.open_catalog(truth.first).files) == 4
+    receipt = reshard(truth.first, tmp_path / "out", fsdp=1)
+    assert receipt.left_behind == [f"checkpoint_last-rank-{r}-shard{r}.pt (experts)" for r in range(2)]
 
 
 def test_a_torch_file_with_a_shard_s_name_stays_a_torch_file(tmp_path):
