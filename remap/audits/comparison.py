@@ -6,10 +6,12 @@ key is explained once. The other fields never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
+from remap.audits.names.masks import alike
 from remap.audits.target import Target, names_only
 from remap.packs.applying.trouble import Trouble
 from remap.plan import Output, Plan
@@ -79,6 +81,22 @@ class Comparison:
         """The rules that made the name; empty where nothing was planned."""
         output = self.outputs.get(key)
         return output.rule if output else ""
+
+    def named(self, side: Literal["missing", "unexpected"], test: Callable[[str], object]) -> Iterator[str]:
+        """The keys of a side that are not yet explained and whose names pass ``test``, which has no eye for
+        digits: of keys that differ in these only it is asked once."""
+        left = self.missing if side == "missing" else self.unexpected
+        for keys in self._alike[side] if left else ():
+            if test(keys[0]):
+                yield from (k for k in keys if k in left)
+
+    @cached_property
+    def _alike(self) -> Mapping[str, list[list[str]]]:
+        wanted, given = self.target.specs, self.offered
+        return {
+            "missing": alike(k for k in wanted if k in self.absent),
+            "unexpected": alike(k for k in given if k in self.excess),
+        }
 
     def troubles(self, kind: str) -> Iterator[Trouble]:
         """What a conversion would refuse, of one kind."""

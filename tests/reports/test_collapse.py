@@ -54,3 +54,19 @@ def test_a_number_too_long_to_count_is_text() -> None:
 def test_other_shapes_are_other_lines():
     rows = [("a.0", "f16[8,16]"), ("a.1", "f16[16,8]"), ("a.2", "f16[8,16]")]
     assert collapse(rows) == [Line(("a.{0,2}", "f16[8,16]"), 2), Line(("a.1", "f16[16,8]"), 1)]
+
+
+def test_digits_in_words_and_leading_zeros_are_text_among_rows_that_differ_in_digits_only():
+    """``w1`` of 12 layers and ``w2`` of 12 layers are two lines; ``00`` is no number."""
+    rows = [(f"l.{i}.w{n}", "f16[8]") for i in range(12) for n in (1, 2)]
+    assert collapse([*rows, ("l.01.w1", "f16[8]"), ("l.10.w1", "f16[9]")]) == [
+        Line(("l.{0..11}.w1", "f16[8]"), 12),
+        Line(("l.{0..11}.w2", "f16[8]"), 12),
+        Line(("l.01.w1", "f16[8]"), 1),
+        Line(("l.10.w1", "f16[9]"), 1),
+    ]
+
+
+def test_a_line_knows_its_first_row():
+    rows = [("a.0",), ("b.0",), ("a.1",), ("b.12",)]
+    assert [(line.cells[0], line.first) for line in collapse(rows)] == [("a.{0..1}", 0), ("b.{0,12}", 1)]

@@ -245,3 +245,12 @@ def test_the_tree_is_filtered(
     *rows, said = draw(text, tmp_path, script)
     assert said == shown
     assert sum('class="said"' in r for r in rows) == len(keys)
+
+
+def test_a_key_of_a_thousand_dots_and_one_that_begins_with_one() -> None:
+    deep = ".".join(["m"] * 3000)
+    report = run({deep: [1], ".a": [1], "a": [1], "b.": [1], "b": [1]}, {"a": [1]})
+    for form in ("html", "text", "sarif", "junit", "json"):
+        assert render(report, form)
+    tree = Page(render(report, "html")).tree
+    assert (tree["k"], tree["x"]) == (1, 4)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from remap.audits.comparison import Comparison
 from remap.audits.names.ties import role
-from remap.audits.suggest.skeletons import Digits, Pieces
+from remap.audits.suggest.skeletons import Digits, Pieces, group
 from remap.packs.matching.keyset import numbers
 from remap.types import TensorSpec
 
@@ -31,14 +31,11 @@ class Nearest:
     @cached_property
     def _by_shape(self) -> Mapping[object, dict[Pieces, dict[Digits, str]]]:
         """Shape -> pieces of a name between its numbers -> the numbers -> the key."""
-        found: dict[object, dict[Pieces, dict[Digits, str]]] = {}
+        found: dict[object, list[str]] = {}
         for key in self.table.offered:  # in its order, so that the report is the same each time
-            if key not in self.table.excess:
-                continue
-            pieces, digits = numbers(key)
-            names = found.setdefault(self._shape(self.table.offered[key]), {})
-            names.setdefault(tuple(pieces), {})[tuple(digits)] = key
-        return found
+            if key in self.table.excess:
+                found.setdefault(self._shape(self.table.offered[key]), []).append(key)
+        return {shape: group(keys) for shape, keys in found.items()}
 
     def _shape(self, spec: TensorSpec) -> object:
         return None if self.table.unshaped else spec.shape

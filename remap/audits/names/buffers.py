@@ -23,6 +23,11 @@ _MASK = re.compile(r"(?:^|\.)(?:attn|attention|self_attn|self_attention)\.(?:bia
 """A mask if it is square in its last two dimensions; a bias of one dimension is learned."""
 
 
+def may_be_derivable(key: str) -> bool:
+    """Could the model compute it, by its name?"""
+    return (_ALWAYS.search(key) or _MASK.search(key)) is not None
+
+
 def is_derivable(key: str, spec: TensorSpec, *, unshaped: bool = False) -> bool:
     """Does the model compute it, by its name and shape? ``unshaped``: only the name is known."""
     if _ALWAYS.search(key):

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from remap.audits.comparison import Comparison
+from remap.audits.names.masks import alike
 
 DEEPEST = 4
 """Segments that a prefix may have."""
+SAMPLE = 8
+"""Keys that are looked at of all that differ in digits only."""
 
 
 def names(table: Comparison) -> tuple[str, dict[str, str]]:
@@ -23,14 +26,17 @@ def names(table: Comparison) -> tuple[str, dict[str, str]]:
 
 
 def best(keys: Iterable[str], others: Collection[str]) -> tuple[str, int]:
-    """The leading segments of ``keys`` without which most of them are among ``others``, and how many."""
+    """The leading segments of ``keys`` without which most of them are among ``others``, and about how many:
+    of keys that differ in digits only some stand for all."""
     found: Counter[str] = Counter()
-    for key in keys:
-        at = 0
-        for _ in range(DEEPEST):
-            at = key.find(".", at) + 1
-            if not at:
-                break
-            if key[at:] in others:
-                found[key[:at]] += 1
+    for several in alike(keys):
+        sample = several[:: max(1, len(several) // SAMPLE)]
+        for key in sample:
+            at = 0
+            for _ in range(DEEPEST):
+                at = key.find(".", at) + 1
+                if not at:
+                    break
+                if key[at:] in others:
+                    found[key[:at]] += len(several) // len(sample)
     return found.most_common(1)[0] if found else ("", 0)

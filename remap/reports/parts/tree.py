@@ -5,7 +5,6 @@ Layers that are alike are one node: ``layers.{0..23}``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from remap.audits.finding import Judged, Level
@@ -13,6 +12,8 @@ from remap.audits.report import LOADED, Report
 
 REMARKS = frozenset({"unverified-layout", "collision", "no-rule", "adapter-pair"})
 """Categories that come on top of a key's own."""
+DEEPEST = 40
+"""Levels of the tree: a key may have a thousand dots."""
 _RANK: dict[Level, int] = {"allow": 0, "warn": 1, "fail": 2}
 
 
@@ -49,44 +50,75 @@ class Node:
 def build(report: Report) -> Node:
     """The tree of the report's keys, in their order."""
     root = Node("", "")
+    nodes: dict[str, tuple[Node, Node]] = {}
     for j in report.judged:
-        if not j.finding.key:
-            continue
-        nodes = list(_walk(root, j.finding.key))
-        leaf = nodes[-1]
-        if j.finding.category in REMARKS:
-            leaf.remarks.append(j)
-        else:
-            leaf.judged = j
-            _count(nodes, j)
-        for node in nodes:
-            if _RANK[j.level] > _RANK[node.level]:
-                node.level = j.level
+        if j.finding.key:
+            leaf = _at(nodes, root, j.finding.key)
+            if j.finding.category in REMARKS:
+                leaf.remarks.append(j)
+            else:
+                leaf.judged = j
+    for node, above in reversed(nodes.values()):  # what is below before what is above
+        if node.judged is not None:
+            _count(node, node.judged)
+        for remark in node.remarks:
+            _raise(node, remark.level)
+        _add(above, node)
     return root
 
 
-def _walk(root: Node, key: str) -> Iterator[Node]:
-    node, path = root, ""
-    yield root
-    for segment in key.split("."):
-        path = f"{path}.{segment}" if path else segment
-        node = node.children.setdefault(segment, Node(segment, path))
-        yield node
+def _at(nodes: dict[str, tuple[Node, Node]], root: Node, path: str) -> Node:
+    """The node at a path; it is made with those above it, where there is none. ``nodes`` has each with the
+    one above it. What lies deeper than ``DEEPEST`` is one name."""
+    wanted: list[tuple[str, str]] = []
+    at = path
+    if path.count(".") > DEEPEST and path not in nodes:
+        *above, name = path.split(".", DEEPEST)
+        at = ".".join(above)
+        wanted.append((path, name))
+    while at not in nodes:
+        parent, dot, name = at.rpartition(".")
+        wanted.append((at, name))
+        if not dot:
+            break
+        at = parent
+    node = nodes[at][0] if at in nodes else root
+    for where, name in reversed(wanted):
+        node.children[name] = child = Node(name, where)
+        nodes[where] = child, node
+        node = child
+    return node
 
 
-def _count(nodes: list[Node], judged: Judged) -> None:
+def _add(above: Node, node: Node) -> None:
+    above.keys += node.keys
+    above.loaded += node.loaded
+    above.elements += node.elements
+    above.loaded_elements += node.loaded_elements
+    above.extra += node.extra
+    _raise(above, node.level)
+    for category, count in node.categories.items():
+        above.categories[category] = above.categories.get(category, 0) + count
+
+
+def _count(node: Node, judged: Judged) -> None:
     f = judged.finding
-    size = f.expected.numel if f.expected else 0
-    for node in nodes:
-        node.categories[f.category] = node.categories.get(f.category, 0) + 1
-        if f.expected is None:
-            node.extra += 1
-            continue
-        node.keys += 1
-        node.elements += size
-        if f.category in LOADED:
-            node.loaded += 1
-            node.loaded_elements += size
+    node.categories[f.category] = node.categories.get(f.category, 0) + 1
+    _raise(node, judged.level)
+    if f.expected is None:
+        node.extra += 1
+        return
+    size = f.expected.numel
+    node.keys += 1
+    node.elements += size
+    if f.category in LOADED:
+        node.loaded += 1
+        node.loaded_elements += size
+
+
+def _raise(node: Node, level: Level) -> None:
+    if _RANK[level] > _RANK[node.level]:
+        node.level = level
 
 
 def collapsed(node: Node) -> list[tuple[str, list[Node]]]:

@@ -26,10 +26,7 @@ from remap.audits.names.adapters import kind
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name; ``partial-adapter`` was asked before."""
-    for key in table.missing:
-        name = kind(key)
-        if name:
-            yield self.missing(table, key, name)
+    return (self.missing(table, k, kind(k)) for k in table.named("missing", kind))
 
 
 CATEGORY = Category("RM104", "missing-adapter", "fail", find)

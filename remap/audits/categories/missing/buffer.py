@@ -19,13 +19,14 @@ from collections.abc import Iterable
 from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.buffers import is_derivable
+from remap.audits.names.buffers import is_derivable, may_be_derivable
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name and shape; a parameter of the target is never one."""
     target = table.target
-    for key, spec in table.missing.items():
+    for key in table.named("missing", may_be_derivable):
+        spec = table.missing[key]
         known = target.buffers is None or key in target.buffers
         if known and is_derivable(key, spec, unshaped=target.names_only):
             yield self.missing(table, key, "the model computes it")

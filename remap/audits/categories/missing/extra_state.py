@@ -24,7 +24,7 @@ from remap.audits.names.parts import is_extra_state
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name."""
-    return (self.missing(table, k) for k in table.missing if is_extra_state(k))
+    return (self.missing(table, k) for k in table.named("missing", is_extra_state))
 
 
 CATEGORY = Category("RM106", "missing-extra-state", "warn", find)

@@ -31,7 +31,7 @@ from remap.audits.names.adapters import family
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """Missing tensors of adapters where others of the family are offered, matched or under strange names."""
-    missing = {k: name for k in table.missing if (name := family(k))}
+    missing = {k: family(k) for k in table.named("missing", family)}
     if not missing:
         return
     given = Counter(name for k in table.offered if (name := family(k)))

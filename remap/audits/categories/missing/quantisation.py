@@ -24,7 +24,7 @@ from remap.audits.names.parts import is_quantisation
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name."""
-    return (self.missing(table, k) for k in table.missing if is_quantisation(k))
+    return (self.missing(table, k) for k in table.named("missing", is_quantisation))
 
 
 CATEGORY = Category("RM107", "missing-quantisation", "fail", find)

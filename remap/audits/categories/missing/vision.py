@@ -24,12 +24,12 @@ from remap.audits.names.parts import vision_root
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name, in towers of which nothing is there."""
-    roots = {k: vision_root(k) for k in table.missing}
-    if not any(roots.values()):
+    roots = {k: vision_root(k) for k in table.named("missing", vision_root)}
+    if not roots:
         return
     given = {vision_root(k) for k in table.offered}
     for key, root in roots.items():
-        if root and root not in given:
+        if root not in given:
             yield self.missing(table, key, root)
 
 

@@ -26,7 +26,7 @@ from remap.audits.names.ties import module_of, other_head
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name. Where its module is not in the target, that is said, with the name it may have there."""
-    found = {k: name for k in table.unexpected if (name := kind(k))}
+    found = {k: kind(k) for k in table.named("unexpected", kind)}
     if not found:
         return
     modules = {k[:at] for k in table.target.specs for at in range(len(k)) if k[at] == "."}

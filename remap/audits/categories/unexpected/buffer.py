@@ -19,13 +19,13 @@ from collections.abc import Iterable
 from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.buffers import is_derivable
+from remap.audits.names.buffers import is_derivable, may_be_derivable
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name and shape."""
-    for key, spec in table.unexpected.items():
-        if is_derivable(key, spec, unshaped=table.source_unshaped):
+    for key in table.named("unexpected", may_be_derivable):
+        if is_derivable(key, table.unexpected[key], unshaped=table.source_unshaped):
             yield self.unexpected(table, key, "stale; the model computes it")
 
 

@@ -24,7 +24,7 @@ from remap.audits.names.parts import is_extra_state
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name."""
-    return (self.unexpected(table, k) for k in table.unexpected if is_extra_state(k))
+    return (self.unexpected(table, k) for k in table.named("unexpected", is_extra_state))
 
 
 CATEGORY = Category("RM206", "unexpected-extra-state", "warn", find)

@@ -24,10 +24,9 @@ from remap.audits.names.parts import is_flat
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name."""
-    for key in table.unexpected:
-        if is_flat(key):
-            elements = f"{table.offered[key].numel:,} elements of many tensors"
-            yield self.unexpected(table, key, f"{elements}; remap reshard --unflatten takes it apart")
+    for key in table.named("unexpected", is_flat):
+        elements = f"{table.offered[key].numel:,} elements of many tensors"
+        yield self.unexpected(table, key, f"{elements}; remap reshard --unflatten takes it apart")
 
 
 CATEGORY = Category("RM210", "unexpected-flat", "fail", find)

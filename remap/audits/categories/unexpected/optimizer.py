@@ -23,7 +23,7 @@ from remap.audits.names.parts import is_optimizer
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name."""
-    return (self.unexpected(table, k) for k in table.unexpected if is_optimizer(k))
+    return (self.unexpected(table, k) for k in table.named("unexpected", is_optimizer))
 
 
 CATEGORY = Category("RM209", "unexpected-optimizer", "warn", find)

@@ -24,7 +24,7 @@ from remap.audits.names.parts import is_quantisation
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name."""
-    return (self.unexpected(table, k) for k in table.unexpected if is_quantisation(k))
+    return (self.unexpected(table, k) for k in table.named("unexpected", is_quantisation))
 
 
 CATEGORY = Category("RM207", "unexpected-quantisation", "fail", find)

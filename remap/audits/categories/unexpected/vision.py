@@ -23,12 +23,12 @@ from remap.audits.names.parts import vision_root
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """By name, in towers of which the target has nothing."""
-    roots = {k: vision_root(k) for k in table.unexpected}
-    if not any(roots.values()):
+    roots = {k: vision_root(k) for k in table.named("unexpected", vision_root)}
+    if not roots:
         return
     wanted = {vision_root(k) for k in table.target.specs}
     for key, root in roots.items():
-        if root and root not in wanted:
+        if root not in wanted:
             yield self.unexpected(table, key, root)
 
 
