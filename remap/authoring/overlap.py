@@ -35,7 +35,7 @@ class _Automaton:
             self.ends = self._step(self.ends, label)
 
     def either(self, texts: list[str]) -> None:
-        """Read one of several texts."""
+        """Read one of several texts; one that is empty is not tried."""
         start, after = self.ends, self._new()
         for text in texts:
             at = start
@@ -89,7 +89,7 @@ def covers(wide: Template, narrow: Template, params: Mapping[str, Param]) -> boo
 
 
 def _samples(template: Template) -> Iterator[str]:
-    """Keys of the template: a segment is a strange word, a path one and two of them, a name each of its own."""
+    """Keys of the template: a segment is a strange word, a path one and two of them, a name each of its."""
     parts = [_spellings(e, n) for n, e in enumerate(template.elements)]
     several = product(*parts)
     for _, texts in zip(range(MOST), several, strict=False):

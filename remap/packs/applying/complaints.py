@@ -6,14 +6,16 @@ Keys that differ only in their numbers are one line: ``layers.0.x (and 23 more l
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from remap.errors import AlreadyConverted, PlanError, RemapError
 from remap.ops import arithmetic
 from remap.packs.applying.params import Resolved
 from remap.packs.applying.stage import Outcome
 from remap.packs.language.pack import Pack, Rule
+from remap.packs.language.template import Template
 from remap.packs.matching.keyset import KeySet, skeleton
+from remap.packs.matching.matcher import Matcher
 
 
 def grouped(keys: Iterable[str]) -> list[str]:
@@ -28,10 +30,17 @@ def grouped(keys: Iterable[str]) -> list[str]:
 
 
 def complain(
-    pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved, *, partial: bool, converted: bool
+    pack: Pack,
+    rules: Sequence[Rule],
+    outcome: Outcome,
+    values: Resolved,
+    *,
+    partial: bool,
+    converted: bool,
+    idle: Iterable[Rule] = (),
 ) -> None:
     """Raise what is wrong, the most telling kind first. ``partial`` keys need not make rules fire;
-    ``converted`` says that the keys are what this pack produces."""
+    ``converted`` says that the keys are what this pack produces. ``idle`` drop with other parameters."""
     keys = outcome.keys.keys
     if outcome.twice:
         raise _twice(pack, outcome)
@@ -52,7 +61,7 @@ def complain(
             remedy="convert from the original again",
         )
     if outcome.unowned:
-        raise _unowned(pack, rules, outcome, values)
+        raise _unowned(pack, rules, outcome, values, idle)
     if outcome.unbound:
         raise _unbound(pack, rules, outcome, values)
     if outcome.faults:
@@ -112,8 +121,11 @@ def _conflicts(pack: Pack, outcome: Outcome) -> RemapError:
     )
 
 
-def _unowned(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved) -> RemapError:
-    lines = grouped(outcome.keys.keys[p] for p in outcome.unowned)
+def _unowned(
+    pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved, idle: Iterable[Rule]
+) -> RemapError:
+    keys = [outcome.keys.keys[p] for p in outcome.unowned]
+    lines = grouped(keys)
     lines = [line + _nearest(line, rules) for line in lines[:50]] + lines[50:]
     waiting = sorted(
         {n for r in rules for t in r.templates for n in t.unbound(pack.params) if n in values.missing}
@@ -123,8 +135,23 @@ def _unowned(pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolv
         "keys that no rule owns",
         where=pack.name,
         problems=lines,
-        remedy="add a rule: rename, keep, or drop with a reason; or use a pack for this layout",
+        remedy="; ".join(
+            [
+                *_droppable(keys, idle),
+                "add a rule: rename, keep, or drop with a reason; or use a pack for this layout",
+            ]
+        ),
     )
+
+
+def _droppable(keys: Sequence[str], idle: Iterable[Rule]) -> Iterator[str]:
+    """What parameters would have these keys dropped."""
+    for rule in idle:
+        matchers = [Matcher(s) for s in rule.sources if isinstance(s, Template)]
+        mine = [k for k in keys if any(m.match(k) for m in matchers)]
+        if mine:
+            said = " ".join(f"-p {name}={min(wanted)}" for name, wanted in rule.when.items())
+            yield f"{said} drops {' and '.join(grouped(mine))} ({rule.because})"
 
 
 def _nearest(line: str, rules: Sequence[Rule]) -> str:
@@ -170,7 +197,11 @@ def _miscount(pack: Pack, rule: Rule, fired: int, values: Resolved) -> list[str]
     wanted = arithmetic.evaluate(rule.expect, values.numbers)
     if wanted == fired:
         return []
-    return [f"{pack.place(rule)} matched {fired} keys; it expects {rule.expect} = {wanted}"]
+    return [f"{pack.place(rule)} matched {fired} keys; it expects {_counted(rule.expect, wanted)}"]
+
+
+def _counted(tree: arithmetic.Arithmetic, count: int) -> str:
+    return str(count) if isinstance(tree, arithmetic.Num) else f"{tree} = {count}"
 
 
 def _near_key(text: str, keys: KeySet) -> str:

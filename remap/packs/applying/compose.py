@@ -127,7 +127,15 @@ class Run:
         tolerant = self.troubles.tolerant and not converted
         if tolerant:
             self._tolerate(pack, rules, outcome, values)
-        complain(blamed, rules, outcome, values, partial=self.partial or tolerant, converted=converted)
+        complain(
+            blamed,
+            rules,
+            outcome,
+            values,
+            partial=self.partial or tolerant,
+            converted=converted,
+            idle=self._idle(),
+        )
         made = gather(pack, outcome, table.exprs, values.numbers, self.troubles) if outcome.claimed else []
         made += added(pack, rules, values, table.exprs)
         after = _after(outcome, made)
@@ -141,6 +149,12 @@ class Run:
         self.troubles.attempt(
             lambda: prove(pack, undo, values, outcome, after.origins, table.keys, table.exprs, specs)
         )
+
+    def _idle(self) -> Iterator[Rule]:
+        """Rules of the pack that was asked for that drop on condition: their keys need not be refused."""
+        for rule in self.pack.all_rules:
+            if rule.does == "drop" and rule.when and (rule.only or "forward") == self.direction:
+                yield rule
 
     def _tolerate(self, pack: Pack, rules: Sequence[Rule], outcome: Outcome, values: Resolved) -> None:
         """Collect what a conversion would refuse; keys that no rule owns go on as they are."""

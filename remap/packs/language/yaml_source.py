@@ -71,7 +71,7 @@ def read_yaml(data: bytes, file: str) -> Node:
         raise PackError(
             f"not valid YAML: {e.problem or e.context}",
             where=f"{file}:{line}",
-            remedy='a template that holds { } or * must stand in quotes: "{x}.weight"',
+            remedy='what holds { } [ ] or * must stand in quotes: "{x}.weight", "f16[8,4]"',
         ) from None
     except yaml.YAMLError as e:
         raise PackError(f"not valid YAML: {str(e).splitlines()[0]}", where=file) from None
