@@ -133,8 +133,9 @@ def _targets(old: Config, found: Found, universe: frozenset[str] | None, job: Jo
     if bare or old.get("target_parameters"):
         every = frozenset(o.key for o in job.plan.outputs) if job.whole else None
         new["target_parameters"] = _named(bare, (), every, by_segments) or None
-    if any(r.factors.kind in ("linear", "conv") for r in found.ranked):
-        flipped = {r.factors.flipped for r in found.ranked if r.factors.kind == "linear"}
+    flipped = {r.factors.flipped for r in found.ranked if r.factors.kind == "linear"}
+    flipped |= {m.flipped for m in found.multiplied}
+    if flipped:
         new["fan_in_fan_out"] = flipped == {True}
     return new
 

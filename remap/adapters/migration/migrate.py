@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from remap.adapters.check import check
 from remap.adapters.migration.base import base_of
 from remap.adapters.migration.carriers import factors as ia3
 from remap.adapters.migration.carriers import low_rank, renamed, whole
@@ -50,6 +51,7 @@ def migrated(
     Raises UsageError, PlanError with everything that can't be carried.
     """
     _check_dialect(adapter)
+    check(adapter)
     known = base_of(adapter, base)
     plan = _planned(known.catalog, packs, inverse, params, partial=not known.whole)
     job = Job(adapter, tuple(places(adapter, base)), plan, known.whole)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Literal
 
 from remap.adapters.migration.parameters import depth, parameter
@@ -93,10 +94,27 @@ def _place(
         name = leaf if leaf in ("weight", "bias") else leaf.partition(".")[2]
         return Place(f"{module}.{name}", module, kind, tensors, adapter.expr(tensor).spec, exact=True)
     if kind == "ia3":
-        return Place(f"{module}.weight", module, kind, tensors, adapter.expr(tensors["ia3_l"]).spec)
+        return _multiplied(adapter, base, module, tensors)
     if kind == "other":
         return Place(f"{module}.weight", module, kind, tensors)
     return _low_rank(adapter, base, module, tensors)
+
+
+def _multiplied(
+    adapter: Adapter, base: Catalog | None, module: str, tensors: Mapping[str, AdapterTensor]
+) -> Place:
+    """IA3: [out, 1], or [1, in] of a feed-forward module, however the weight lies."""
+    spec = adapter.expr(tensors["ia3_l"]).spec
+    if len(spec.shape) != 2 or 1 not in spec.shape:
+        raise UsageError(f"ia3_l of shape {list(spec.shape)} is not of outputs, nor of inputs", where=module)
+    key = f"{module}.weight"
+    entry = base.entries.get(key) if base else None
+    dim = 1 if spec.shape[0] == 1 else 0
+    flipped = bool(adapter.config.get("fan_in_fan_out"))
+    if entry is not None and len(entry.spec.shape) == 2 and entry.spec.shape[0] != entry.spec.shape[1]:
+        flipped = entry.spec.shape[dim] != spec.numel
+    shape = spec.shape[::-1] if flipped else spec.shape
+    return Place(key, module, "ia3", tensors, TensorSpec(spec.dtype, shape), flipped=flipped)
 
 
 def _low_rank(
@@ -162,3 +180,14 @@ def parameter_rank(adapter: Adapter, key: str) -> int:
     said = by_pattern(adapter.config.get("rank_pattern"), key)
     said = adapter.config.get("r") if said is None else said
     return said if isinstance(said, int) else 0
+
+
+def parameter_scale(adapter: Adapter, key: str) -> float:
+    """What the product is multiplied by, for the parameter ``key``."""
+    config = adapter.config
+    rank = parameter_rank(adapter, key)
+    said = by_pattern(config.get("alpha_pattern"), key)
+    said = config.get("lora_alpha") if said is None else said
+    if not rank or not isinstance(said, (int, float)):
+        return 1.0
+    return said / sqrt(rank) if config.get("use_rslora") else said / rank

@@ -10,6 +10,7 @@ from remap.adapters.algebra.vectors import FACTORS, Vector, along
 from remap.adapters.migration.job import Carried, Job, at, split
 from remap.adapters.migration.places import Place
 from remap.errors import UsageError
+from remap.expr import Permute, Reshape
 from remap.plan import Output
 
 LEAF = "ia3_l"
@@ -17,10 +18,15 @@ LEAF = "ia3_l"
 
 @dataclass(frozen=True)
 class Multiplied:
-    """A module that gets factors; ``inputs`` where they are of its inputs."""
+    """A module that gets factors.
+
+    inputs   they are of its inputs
+    flipped  its weight lies [in, out]
+    """
 
     module: str
     inputs: bool
+    flipped: bool
     carried: Carried
 
 
@@ -40,21 +46,28 @@ def factors(job: Job) -> list[Multiplied]:
 
 def _made(job: Job, output: Output, mine: Sequence[Place]) -> Multiplied | None:
     tensors = [p.tensors[LEAF] for p in mine]
-    values = {p.key: job.value(t) for p, t in zip(mine, tensors, strict=True)}
-    thin = {v.spec.shape.index(1) for v in values.values() if len(v.spec.shape) == 2 and 1 in v.spec.shape}
-    if len(thin) != 1:
+    values = {p.key: (p, job.value(t)) for p, t in zip(mine, tensors, strict=True)}
+    sides = {value.spec.shape[0] == 1 for _, value in values.values()}
+    if len(sides) > 1:
         raise NotLowRank("factors of inputs and of outputs meet in one")
-    dim = thin.pop()
+    inputs = sides.pop()
 
     def known(key: str) -> Vector | None:
-        value = values.get(key)
-        return Vector(value, dim) if value else None
+        if key not in values:
+            return None
+        place, value = values[key]
+        lying = Permute(value, (1, 0)) if place.flipped else value
+        return Vector(lying, 0 if inputs != place.flipped else 1)
 
     vector = along(output.expr, known, FACTORS)
     if vector is None:
         return None
     module, name = split(output.key)
+    size = vector.expr.spec.numel
     if name != "weight" or len(vector.expr.spec.shape) != 2:
         raise NotLowRank("it is no longer the weight of a module")
-    carried = Carried(at(tensors[0], module, LEAF), vector.expr, output.rule, output.op)
-    return Multiplied(module, vector.thin == 0, carried)
+    flipped = (vector.thin == 0) != inputs
+    shape = (1, size) if inputs else (size, 1)
+    expr = vector.expr if vector.expr.spec.shape == shape else Reshape(vector.expr, shape)
+    carried = Carried(at(tensors[0], module, LEAF), expr, output.rule, output.op)
+    return Multiplied(module, inputs, flipped, carried)

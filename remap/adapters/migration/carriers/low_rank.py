@@ -17,8 +17,8 @@ from remap.adapters.algebra.terms import Delta, NotLowRank
 from remap.adapters.algebra.vectors import LENGTHS, OFFSETS, Meaning, Vector, along
 from remap.adapters.migration.job import Carried, Job, at, split
 from remap.adapters.migration.parameters import wrapped
-from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_rank
-from remap.adapters.scaling import by_pattern, scale
+from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_scale
+from remap.adapters.scaling import scale
 from remap.dialects.base import AdapterTensor
 from remap.errors import UsageError
 from remap.expr import Expr, Reshape, Take
@@ -128,7 +128,7 @@ class _Changes:
             a, b = self._same(a), self._same(b)
         if place.kind == "experts":
             assert place.spec is not None
-            by = parameter_scale(self._job, place.key)
+            by = parameter_scale(self._job.adapter, place.key)
             return experts_of(a, b, place.spec.shape[0], by, flipped=place.flipped)
         module = place.tensors[names[0]].module
         kind = "embedding" if place.kind == "embedding" else "conv" if len(a.spec.shape) > 2 else "linear"
@@ -138,17 +138,6 @@ class _Changes:
         if not isinstance(factor, Take) or factor.entry.location is None:
             return factor
         return self._first.setdefault((factor.spec, bytes(whole(factor.entry))), factor)
-
-
-def parameter_scale(job: Job, key: str) -> float:
-    """What the product is multiplied by, for the parameter ``key``."""
-    config = job.adapter.config
-    rank = parameter_rank(job.adapter, key)
-    said = by_pattern(config.get("alpha_pattern"), key)
-    said = config.get("lora_alpha") if said is None else said
-    if not rank or not isinstance(said, (int, float)):
-        return 1.0
-    return said / sqrt(rank) if config.get("use_rslora") else said / rank
 
 
 def tensors(found: Iterable[Ranked]) -> Iterator[Carried]:

@@ -1,0 +1,139 @@
+"""Base + adapters -> the plan of the merged checkpoint: W + w1 * change1 + w2 * change2, rounded once.
+
+Everything is computed in float32, block by block, and cast to the base's own type at the end. Tensors that no
+adapter changes are copied as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from remap.adapters.check import check
+from remap.adapters.merging.changes import Change, changes, single
+from remap.adapters.migration.base import base_of
+from remap.adapters.model import Adapter
+from remap.errors import UsageError
+from remap.expr import Affine, Cast, Expr, Sum, Take
+from remap.plan import Output, Plan
+from remap.types import Catalog
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """An adapter and how much of its change is taken; a negative weight takes it out."""
+
+    adapter: Adapter
+    weight: float = 1.0
+
+
+def merged(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
+    """The plan of the merged checkpoint. An output that is changed has the op ``merge``.
+
+    Raises UsageError naming everything that is not in the base, or can't be merged; Damaged for an adapter
+    that is not whole.
+    """
+    problems: list[str] = []
+    found: dict[str, list[tuple[Weighed, Change]]] = {}
+    for weighed in adapters:
+        check(weighed.adapter)
+        base_of(weighed.adapter, base)
+        for change in changes(weighed.adapter, base, problems):
+            found.setdefault(change.key, []).append((weighed, change))
+    problems += _not_numbers(base, found)
+    made = _made(base, found, problems)
+    if problems:
+        raise UsageError("this can't be merged", where=base.root, problems=problems)
+    if not made:
+        raise UsageError("nothing is changed: the adapters have no tensors", where=base.root)
+    tied = _tied(base, made, problems)
+    if problems:
+        raise UsageError(
+            "tensors that are one in the base would become two", where=base.root, problems=problems
+        )
+    outputs = tuple(_output(base, k, made.get(k), found.get(k, ())) for k in base.entries)
+    notes = tuple(f"{k} is tied to {first}, which is changed: it changes, too" for k, first in tied.items())
+    return Plan(base, outputs, notes=notes)
+
+
+def taken_out(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
+    """The plan of the checkpoint before the merge. What was rounded then is not known again, so a weight is
+    right up to its type's precision. Raises UsageError for changes that replaced something."""
+    problems = [
+        f"{change.key}: it was replaced, and what was there before is not known"
+        for weighed in adapters
+        for change in changes(weighed.adapter, base, [])
+        if change.new is not None
+    ]
+    if problems:
+        raise UsageError(
+            "this can't be taken out again",
+            where=base.root,
+            problems=problems,
+            remedy="only what was added (LoRA and its like) can be; go back to the base itself",
+        )
+    return merged(base, [Weighed(w.adapter, -w.weight) for w in adapters])
+
+
+def _not_numbers(base: Catalog, found: Mapping[str, object]) -> Iterator[str]:
+    """Tensors of quantised bases."""
+    for key in found:
+        entry = base.entries.get(key)
+        if entry is not None and not entry.spec.dtype.is_float:
+            yield f"{key}: {entry.spec.dtype.name} holds quantised values; merge into the base before that"
+
+
+def _made(
+    base: Catalog, found: Mapping[str, Sequence[tuple[Weighed, Change]]], problems: list[str]
+) -> dict[str, Expr]:
+    made: dict[str, Expr] = {}
+    for key, several in found.items():
+        entry = base.entries[key]
+        try:
+            value = _value(single(Take(entry)), several)
+        except UsageError as e:
+            problems.append(f"{key}: {e.what}")
+            continue
+        made[key] = value if value.spec.dtype == entry.spec.dtype else Cast(value, entry.spec.dtype)
+    return made
+
+
+def _value(old: Expr, several: Sequence[tuple[Weighed, Change]]) -> Expr:
+    """The new value in float32. What an adapter adds is added to what it put in the place of the old."""
+    terms: list[Expr] = [old]
+    for weighed in dict.fromkeys(w for w, _ in several):
+        mine = [c for w, c in several if w is weighed]
+        replaced = old
+        for change in (c for c in mine if c.new):
+            assert change.new is not None
+            replaced = change.new(replaced)
+        if replaced is not old and len(mine) == len(several) and weighed.weight == 1:
+            terms = [replaced]
+        elif replaced is not old:
+            terms += [Affine(replaced, weighed.weight), Affine(old, -weighed.weight)]
+        terms += [_times(c.added, weighed.weight) for c in mine if c.added]
+    return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+
+
+def _times(added: Expr, weight: float) -> Expr:
+    return added if weight == 1 else Affine(added, weight)
+
+
+def _tied(base: Catalog, made: dict[str, Expr], problems: list[str]) -> dict[str, str]:
+    """Keys that share their bytes with a changed one: they change alike."""
+    first = {k: base.aliases.get(k, k) for k in base.entries}
+    changed: dict[str, str] = {}
+    for key in list(made):
+        before = changed.setdefault(first[key], key)
+        if made[before] != made[key]:
+            problems.append(f"{before} and {key} are tied, and are changed differently")
+    followers = {k: changed[f] for k, f in first.items() if f in changed and k not in made}
+    made.update({k: made[f] for k, f in followers.items()})
+    return followers
+
+
+def _output(base: Catalog, key: str, made: Expr | None, several: Sequence[tuple[Weighed, Change]]) -> Output:
+    if made is None:
+        return Output(key, Take(base.entries[key]), "", (key,), "copy")
+    keys = [k for _, c in several for k in c.keys]
+    return Output(key, made, "", (key, *keys), "merge")
