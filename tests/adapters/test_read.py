@@ -1,0 +1,85 @@
+"""What is in a file: whose adapter, which tensors, and what is none of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from remap.adapters import read
+from remap.adapters.scaling import alpha, rank, scale
+from remap.errors import NotACheckpoint
+
+DATA = Path(__file__).parent.parent / "data" / "adapters"
+PEFT = json.loads(gzip.decompress((DATA / "peft_neox.json.gz").read_bytes()))
+
+
+def folder(path: Path, keys: dict[str, tuple[int, ...]], config: object = None) -> Path:
+    """An adapter's folder, all ones."""
+    path.mkdir(exist_ok=True)
+    save_file({k: np.ones(s, np.float32) for k, s in keys.items()}, path / "adapter_model.safetensors")
+    if config is not None:
+        (path / "adapter_config.json").write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize("method", PEFT)
+def test_every_tensor_of_a_peft_file_is_the_adapter_s(tmp_path: Path, method: str) -> None:
+    found = PEFT[method]
+    keys = {k: tuple(s) for k, (s, _) in found["file"].items()}
+    adapter = read(folder(tmp_path / "a", keys, found["config"]))
+    assert (adapter.dialect, adapter.base) == ("peft", ())
+    assert {t.key for t in adapter.tensors} == keys.keys()
+    modules = {m for m in adapter.modules if m}
+    in_model = {k.removeprefix("base_model.model.") for k in found["model"]}
+    assert all(any(k.startswith(f"{m}.") for k in in_model) for m in modules)
+
+
+def test_only_the_configuration_tells_a_trained_module_from_a_weight_of_the_base(tmp_path: Path) -> None:
+    keys = {
+        "base_model.model.lm_head.weight": (4, 2),
+        "base_model.model.q.base_layer.weight": (2, 2),
+        "base_model.model.q.lora_A.weight": (1, 2),
+        "base_model.model.q.lora_B.weight": (2, 1),
+        "base_model.model.norm.bias": (2,),
+    }
+    assert set(read(folder(tmp_path / "none", keys)).base) == {k for k in keys if "lora" not in k}
+    config = {"peft_type": "LORA", "modules_to_save": ["lm_head"], "bias": "all"}
+    found = read(folder(tmp_path / "all", keys, config))
+    assert found.base == ("base_model.model.q.base_layer.weight",)
+    assert found.of("lm_head").keys() == {"modules_to_save.weight"}
+    assert found.of("norm").keys() == {"bias"}
+
+
+def test_wrappers_of_training_are_seen_through(tmp_path: Path) -> None:
+    keys = {f"module._orig_mod.base_model.model.q.lora_{x}.default.weight": (2, 2) for x in "AB"}
+    found = read(folder(tmp_path / "a", keys))
+    assert (found.dialect, found.modules) == ("peft-model", ("q",))
+    assert {t.key for t in found.tensors} == keys.keys()
+
+
+def test_a_file_without_any_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    path = folder(tmp_path / "a", {"q.weight": (2, 2)})
+    with pytest.raises(NotACheckpoint, match="no tensor of an adapter") as refused:
+        read(path)
+    assert refused.value.problems == (str(path / "adapter_model.safetensors"),)
+
+
+def test_scales(tmp_path: Path) -> None:
+    keys = {f"base_model.model.l.{i}.q.lora_{x}.weight": (4, 4) for i in range(12) for x in "AB"}
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "alpha_pattern": {r"l\.1\.q": 2, "^l.11.q": 1}}
+    found = read(folder(tmp_path / "plain", keys, config))
+    assert {m: scale(found, m) for m in ("l.0.q", "l.1.q", "l.10.q", "l.11.q")} == {
+        "l.0.q": 2, "l.1.q": 0.5, "l.10.q": 2, "l.11.q": 0.25,
+    }  # fmt: skip
+    found = read(folder(tmp_path / "root", keys, {**config, "use_rslora": True}))
+    assert scale(found, "l.0.q") == 4  # 8 / sqrt(4)
+    found = read(folder(tmp_path / "bare", keys))
+    assert (rank(found, "l.0.q"), alpha(found, "l.0.q"), scale(found, "l.0.q")) == (4, None, 1)
+    more = {f"base_model.model.l.{i}.q.alpha": () for i in range(12)}
+    found = read(folder(tmp_path / "beside", {**keys, **more}, config))
+    assert (found.base, scale(found, "l.0.q")) == ((), 0.25)
