@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remap.cli import options, terminal
-from remap.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from remap.receipt import Receipt
 
@@ -173,6 +172,9 @@ def graft(
 @command.command("migrate")
 @adapter
 @destination
+@options.rules
+@click.option("--inverse", is_flag=True, help="Apply the packs backwards.")
+@click.option("-p", "--param", "params", multiple=True, type=options.Setting(), help="A pack's parameter.")
 @click.option(
     "--to",
     metavar="DIALECT",
@@ -181,8 +183,10 @@ def graft(
 @click.option(
     "--base",
     type=click.Path(path_type=Path, exists=True),
-    help="The model that it was made for (or its key list): tells what kohya's flattened names mean.",
+    help="The model that it was made for, or its key list: for packs that join or cut weights, and for "
+    "kohya's flattened names.",
 )
+@click.option("--base-name", metavar="NAME", help="What the configuration is to call the new base.")
 @click.option(
     "--component",
     default="",
@@ -193,16 +197,18 @@ def graft(
 @options.writing
 @options.as_json
 def migrate(
-    adapter: Path,
     destination: Path,
-    to: str | None,
-    base: Path | None,
-    component: str,
-    others: str,
+    adapter: Path,
+    params: tuple[tuple[str, str], ...],
     writing: options.Writing,
     as_json: bool,
+    **how: Any,
 ) -> None:
-    """Say an adapter in another library's words (--to).
+    """Let an adapter follow its base through packs (-r), or say it in another library's words (--to).
+
+    The rules that a base is converted with are the rules of its adapter: query, key and value that are split
+    share A, what is joined is laid side by side, and adapter_config.json names the new modules. What can't
+    follow is refused by name.
 
     A PEFT folder has room for alpha in adapter_config.json, kohya's files for one beside the factors; where
     there is room for none, the scale is multiplied into B.
@@ -210,19 +216,81 @@ def migrate(
     from remap.adapters.migrate import migrate as run
     from remap.output import How
 
-    if to is None:
-        raise UsageError("nothing is to be done", remedy="say what with --to")
     with terminal.progress("migrating") as progress:
         receipt, notes = run(
-            adapter,
-            destination,
-            to=to,
-            base=base,
-            component=component,
-            others=others,
-            how=How(progress=progress, **writing),
+            adapter, destination, params=dict(params), how=How(progress=progress, **writing), **how
         )
     report(receipt, destination, notes, as_json)
+
+
+def merging(function: Callable[..., None]) -> Callable[..., None]:
+    """The arguments of ``merge`` and ``unmerge``."""
+    for option in (
+        options.as_json,
+        options.writing,
+        click.option(
+            "--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ..."
+        ),
+        options.to,
+        options.at,
+        click.option(
+            "--weight",
+            "weights",
+            multiple=True,
+            type=float,
+            help="How much of the change: once for all adapters, or once for each; 1 without.",
+        ),
+        destination,
+        click.argument("adapters", nargs=-1, required=True, type=click.Path(path_type=Path)),
+        click.argument("base", type=click.Path(path_type=Path)),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("merge")
+@merging
+def merge(**given: Any) -> None:
+    """Write BASE with the changes of ADAPTERS in it: W + weight * alpha/r * B @ A, computed in float32 and
+    rounded once to the base's type.
+
+    Of DoRA, IA3 and what was trained in full, the weight is the share of the new. Tensors that no adapter
+    changes are copied as bytes.
+    """
+    _merge("merging", undo=False, **given)
+
+
+@command.command("unmerge")
+@merging
+def unmerge(**given: Any) -> None:
+    """Take the changes of ADAPTERS out of BASE, into which they were merged with these weights.
+
+    The result is right up to the precision of the base's type. What was replaced is not known any more.
+    """
+    _merge("taking out", undo=True, **given)
+
+
+def _merge(
+    what: str,
+    base: Path,
+    adapters: tuple[Path, ...],
+    destination: Path,
+    writing: options.Writing,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    from remap.adapters.merging.write import merge as run
+    from remap.output import How
+    from remap.reports.collapse import collapse
+
+    with terminal.progress(what) as progress:
+        receipt, plan = run(base, adapters, destination, how=How(progress=progress, **writing), **how)
+    changed = [o.key for o in plan.outputs if o.op == "merge"]
+    report(receipt, destination, plan.notes, as_json)
+    if not as_json:
+        click.echo(f"changed: {len(changed)} of {terminal.count(len(plan.outputs), 'tensor')}")
+        for line in collapse([[key] for key in changed]):
+            click.echo(f"  {line.count:6}  {line.cells[0]}")
 
 
 def plain(text: str) -> object:

@@ -51,10 +51,10 @@ def _tokens(renamed: Renamed) -> bool:
 
 
 def configured(job: Job, found: Found, base_name: str | None) -> Config:
-    """The new configuration; {} where there was none and nothing needs one."""
+    """The new configuration; one of LoRA where there was none."""
     old = dict(job.adapter.config)
     universe = _modules(o.key for o in job.plan.outputs) if job.whole else None
-    new: Config = dict(old)
+    new: Config = dict(old) or {"peft_type": "LORA"}
     if found.modules or found.ranked:
         new.update(_targets(old, found, universe, job))
     if found.ranked:

@@ -37,8 +37,9 @@ def _remedy(adapter: Adapter, base: Catalog, told: Mapping[str, TensorSpec | Non
     best = max(packs.names(table), key=lambda t: t.after, default=None)
     if best is not None:
         back = "" if best.inverse else " --inverse"
+        source = adapter.catalog.asked or adapter.catalog.root
         return (
-            f"the pack {best.pack} knows both names: remap adapter migrate {adapter.catalog.root} -o NEW "
+            f"the pack {best.pack} knows both names: remap adapter migrate {source} -o NEW "
             f"-r {best.pack}{back}"
         )
     for suggestion in suggest(table):

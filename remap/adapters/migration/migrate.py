@@ -27,10 +27,16 @@ _READ = ("peft", "diffusers")
 
 @dataclass(frozen=True)
 class Migrated:
-    """What ``remap.adapters.write.write_adapter`` takes: the new adapter's plan, and its configuration."""
+    """What ``remap.adapters.write.write_adapter`` takes.
+
+    plan    of the new adapter's tensors
+    config  its configuration
+    plain   it is not needed to know the scale: every alpha is the rank
+    """
 
     plan: Plan
     config: Config
+    plain: bool
 
 
 def migrated(
@@ -67,7 +73,8 @@ def migrated(
     config = configured(job, found, base_name)
     outputs = tuple(_output(c) for c in carried)
     _check_unique(adapter, outputs)
-    return Migrated(Plan(adapter.catalog, outputs, steps=plan.steps, notes=plan.notes), config)
+    plain = all(r.alpha == r.rank for r in found.ranked) and not config.get("use_rslora")
+    return Migrated(Plan(adapter.catalog, outputs, steps=plan.steps, notes=plan.notes), config, plain)
 
 
 def _check_dialect(adapter: Adapter) -> None:
