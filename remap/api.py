@@ -6,23 +6,27 @@ or its Catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import remap.parallel as parallel
 import remap.receipt as receipts
 import remap.verify as checks
 from remap.checkpoint import Checkpoint
 from remap.dtypes import DType
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
+from remap.expr import Expr
 from remap.formats import registry
 from remap.formats.base import Format, OutFile, WriteOptions
 from remap.formats.companions import carried
 from remap.output import Begin, How, What, write_output
 from remap.packs import load
 from remap.packs.language.pack import Pack
+from remap.parallel import AS_FOUND, Settings
 from remap.plan import Plan, make_plan
-from remap.receipt import Receipt
+from remap.receipt import Parallel, Receipt
 from remap.stream import MEMORY
 from remap.types import Catalog, Entry
 
@@ -47,11 +51,32 @@ def open(source: Source, *, at: str | None = None) -> Checkpoint:
     return Checkpoint(catalog(source, at=at))
 
 
-def catalog(source: Source, *, at: str | None = None) -> Catalog:
-    """What is known of a checkpoint without its data; reads headers only, runs nothing, imports no torch."""
+def catalog(
+    source: Source,
+    *,
+    at: str | None = None,
+    settings: Settings = AS_FOUND,
+    params: Mapping[str, str] | None = None,
+) -> Catalog:
+    """What is known of a checkpoint without its data; reads headers only, runs nothing, imports no torch.
+
+    Tensor-parallel ranks are merged, as ``settings`` and the ``params`` of a layout say.
+    """
+    found = _unmerged(source, at)
+    return parallel.whole(found, _told(settings, params, found))
+
+
+def _unmerged(source: Source, at: str | None) -> Catalog:
     if isinstance(source, Checkpoint):
         return source.catalog
     return source if isinstance(source, Catalog) else registry.open_catalog(Path(source), at=at)
+
+
+def _told(settings: Settings, params: Mapping[str, str] | None, source: Catalog) -> Settings:
+    """With what the user and the source's receipt say of layouts' parameters."""
+    left = receipts.find(source)
+    remembered = left.parallel.params if left and left.parallel else {}
+    return replace(settings, params=params or {}, remembered=remembered)
 
 
 def plan(
@@ -64,6 +89,8 @@ def plan(
     again: Iterable[str] = (),
     at: str | None = None,
     tolerant: bool = False,
+    tp: int | None = None,
+    settings: Settings = AS_FOUND,
 ) -> Plan:
     """What a conversion would do, key by key; no packs give the identity.
 
@@ -73,18 +100,25 @@ def plan(
     dtype    cast floating-point tensors to this type
     again    rules that may be applied to names that they already made
     tolerant what a conversion would refuse is among the plan's ``troubles`` instead of raised
+    tp       how many tensor-parallel ranks are to be written; None for as many as the format has
+    settings how tensor-parallel ranks are merged and divided
     """
-    found = catalog(source, at=at)
+    found = catalog(source, at=at, settings=settings, params=params)
     left = receipts.find(found)
+    settings = _told(settings, params, found)
+    packs = load_packs(rules)
+    rider = parallel.rider(found, packs, settings) if found.ranks or tp else None
     return make_plan(
         found,
-        load_packs(rules),
+        packs,
         inverse=inverse,
         params=dict(params or {}),
         remembered={s.pack: s.params for s in left.steps} if left else {},
         again=frozenset(again),
         cast=_cast(dtype),
         tolerant=tolerant,
+        ride=rider.classes if rider else None,
+        spare=rider.params if rider else (),
     )
 
 
@@ -114,8 +148,11 @@ def layout(
     ranks: int | None = None,
     under: str | None = None,
     optimizer: bool = True,
+    pp: int | None = None,
+    tables: Sequence[Mapping[str, Expr]] | None = None,
 ) -> tuple[Format, list[OutFile]]:
-    """The format and the files that ``convert`` would write at ``destination``. Raises UsageError."""
+    """The format and the files that ``convert`` would write at ``destination``; ``tables`` are the tensors of
+    every rank, where they are divided. Raises UsageError."""
     path = Path(destination)
     suffix = SUFFIXES.get(path.suffix)
     fmt = registry.get(to or suffix or plan.catalog.format)
@@ -129,8 +166,12 @@ def layout(
         raise UsageError(
             f"{path.name} says {suffix} and --to says {to}", remedy="give the file another suffix, or no --to"
         )
-    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under, optimizer)
-    files = fmt.lay_out({o.key: o.expr for o in plan.outputs}, plan.catalog, options)
+    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under, optimizer, pp)
+    whole = {o.key: o.expr for o in plan.outputs}
+    if tables is None and pp is None:
+        files = fmt.lay_out(whole, plan.catalog, options)
+    else:
+        files = parallel.ranked(fmt).lay_out_ranks(tables or [whole], plan.catalog, options)
     if suffix and len(files) > 1:
         raise UsageError(
             f"{len(files)} files are to be written, and {path.name} is one", remedy="name a folder"
@@ -154,6 +195,9 @@ def convert(
     ranks: int | None = None,
     under: str | None = None,
     optimizer: bool = True,
+    tp: int | None = None,
+    pp: int | None = None,
+    settings: Settings = AS_FOUND,
     jobs: int | None = None,
     memory: int = MEMORY,
     sync: bool = False,
@@ -167,15 +211,30 @@ def convert(
     ranks       ranks that every tensor is cut over, a file each (DCP)
     under       where in the output the state dict is to lie, ``app.model`` (DCP, torch)
     optimizer   False leaves the optimizer's state behind, where the output could have it
+    tp, pp      tensor-parallel ranks and pipeline stages that are to load it (DeepSpeed, Megatron)
+    settings    how ranks are merged and divided
     memory      bytes that computed tensors may take together
     sync        return only when the disk has it: slower, and safe against a power cut
     progress    called with (number of files, bytes); gives the function that is told of bytes written
 
     The other arguments are those of ``plan``. Gives the receipt, which lies beside the output.
     """
-    made = plan(source, rules, inverse=inverse, params=params, dtype=dtype, again=again, at=at)
+    made = plan(
+        source,
+        rules,
+        inverse=inverse,
+        params=params,
+        dtype=dtype,
+        again=again,
+        at=at,
+        tp=tp,
+        settings=settings,
+    )
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
+    settings = _told(settings, params, made.catalog)
+    made = parallel.placed(made, settings) if tp else made
+    tables = parallel.spread(made, tp) if tp else None
     fmt, files = layout(
         made,
         destination,
@@ -185,6 +244,8 @@ def convert(
         ranks=ranks,
         under=under,
         optimizer=optimizer,
+        pp=pp,
+        tables=tables,
     )
     carries = any(f.carries for f in files)
     place = under or None if under is not None else made.catalog.at if carries else None
@@ -195,9 +256,18 @@ def convert(
         left=_left(made.catalog, files),
         at=place,
         again=tuple(again),
+        notes=checks.check_copies(made.catalog, settings.copies),
+        parallel=_said(made, tp, pp, settings) if tp or made.catalog.ranks else None,
     )
+    written = parallel.rank_plan(made, tables) if tables else made
     how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
-    return write_output(made, what, Path(destination), how, lambda path: _reopen(fmt, path, place))
+    return write_output(written, what, Path(destination), how, lambda path: _reopen(fmt, path, place))
+
+
+def _said(made: Plan, tp: int | None, pp: int | None, settings: Settings) -> Parallel:
+    """What the receipt remembers of ranks."""
+    params = {**parallel.sizes(made), **settings.params} if tp else dict(settings.params)
+    return Parallel(tp, pp, settings.layout, params, settings.copies, settings.padded)
 
 
 def _left(source: Catalog, files: Iterable[OutFile]) -> list[str]:
@@ -232,11 +302,10 @@ def verify(
         )
     receipt, folder = located
     problems = [*checks.check_files(receipt, folder), *checks.check_receipt(receipt, found)]
-    if against is not None and checks.held_by(found, receipt) is found.stored:
+    if against is not None and checks.held_by(found, receipt) is found.stored and not receipt.parallel:
         problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in checks.compare(catalog(against), found)]
     elif against is not None:
-        made = _replay(receipt, catalog(against, at=receipt.source.at), rules)
-        problems += checks.check_digests(receipt, made)
+        problems += checks.check_digests(receipt, _replay(receipt, against, rules))
     return receipt, problems
 
 
@@ -245,10 +314,10 @@ def _written(destination: Source) -> Catalog:
     if isinstance(destination, (Catalog, Checkpoint)):
         return catalog(destination)
     left = receipts.beside(Path(destination))
-    return catalog(destination, at=left.at if left else None)
+    return _unmerged(destination, left.at if left else None)
 
 
-def _replay(receipt: Receipt, source: Catalog, rules: Rules) -> Plan:
+def _replay(receipt: Receipt, source: Source, rules: Rules) -> Plan:
     packs = load_packs(rules) or [load(step.pack) for step in receipt.steps]
     if [p.digest for p in packs] != [s.digest for s in receipt.steps]:
         raise UsageError(
@@ -256,14 +325,22 @@ def _replay(receipt: Receipt, source: Catalog, rules: Rules) -> Plan:
             problems=[f"{s.pack} {s.version}" for s in receipt.steps],
             remedy="give the packs that made this output with -r",
         )
-    return make_plan(
-        source,
+    how = receipt.parallel
+    settings = Settings(how.layout, how.params, {}, how.copies, how.padded) if how else Settings()
+    found = parallel.whole(_unmerged(source, receipt.source.at), settings)
+    rider = parallel.rider(found, packs, settings) if how else None
+    made = make_plan(
+        found,
         packs,
         inverse=any(step.inverse for step in receipt.steps),
         remembered={step.pack: step.params for step in receipt.steps},
         again=receipt.again,
         cast=_cast(receipt.dtype),
+        ride=rider.classes if rider else None,
     )
+    if how is None or how.tp is None:
+        return made
+    return parallel.rank_plan(made, parallel.spread(parallel.placed(made, settings), how.tp))
 
 
 def diff(a: Source, b: Source, *, values: bool = True) -> list[checks.Difference]:

@@ -22,6 +22,7 @@ from remap.audits.report import Report
 from remap.audits.suggest.asked import asked
 from remap.audits.target import Target, open_target
 from remap.checkpoint import Checkpoint
+from remap.parallel import AS_FOUND, Settings
 from remap.types import Entry
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def audit(
     dtype: str | None = None,
     again: Iterable[str] = (),
     at: str | None = None,
+    settings: Settings = AS_FOUND,
     policy: str | Path | Policy | None = None,
     baseline: str | Path | None = None,
     values: bool = False,
@@ -58,10 +60,19 @@ def audit(
     The other arguments are those of ``plan``.
     """
     packs, again = [rules] if isinstance(rules, (str, Path)) else list(rules), tuple(again)
-    found = catalog(source, at=at)
+    found = catalog(source, at=at, settings=settings, params=params)
     made = None
     if packs or dtype:
-        made = plan(found, packs, inverse=inverse, params=params, dtype=dtype, again=again, tolerant=True)
+        made = plan(
+            found,
+            packs,
+            inverse=inverse,
+            params=params,
+            dtype=dtype,
+            again=again,
+            settings=settings,
+            tolerant=True,
+        )
     target = open_target(
         against.catalog if isinstance(against, Checkpoint) else against,
         offered=(Entry(o.key, o.expr.spec) for o in made.outputs) if made else found.entries.values(),

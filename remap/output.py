@@ -44,6 +44,8 @@ class What:
     left    what the source holds and the output does not
     at      where in the output the tensors lie, None where they are found
     again   rules that were applied to names that they made
+    notes   warnings of this conversion
+    parallel  how it is divided over ranks
     """
 
     format: str
@@ -52,6 +54,8 @@ class What:
     left: Sequence[str] = ()
     at: str | None = None
     again: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    parallel: receipts.Parallel | None = None
 
 
 def write_output(
@@ -77,9 +81,17 @@ def write_output(
             _check_unchanged(before, _stamps(plan.catalog))
             rest = {o.key: Take(output[o.key]) for o in plan.outputs if o.key not in written.digests}
             digests = {**written.digests, **digests_of(rest)}
-            notes = _untied(plan, output, what.format)
+            untied = [] if what.parallel else _untied(plan, output, what.format)
             receipt = receipts.make(
-                plan, what.format, digests, _files(what.files, folder), what.left, what.at, what.again, notes
+                plan,
+                what.format,
+                digests,
+                _files(what.files, folder),
+                what.left,
+                what.at,
+                what.again,
+                [*what.notes, *untied],
+                what.parallel,
             )
             (folder / receipts.RECEIPT).write_bytes(receipt.encode())
         staging.commit()

@@ -1,7 +1,8 @@
-"""Tensor parallelism in the flow: ranks' tables are merged before the plan, the plan's outputs are split after it.
+"""Tensor parallelism in the flow: ranks' tables are merged before the plan, its outputs are split after it.
 
     whole(catalog, settings)        several ranks' catalog -> the model's, and the class of every key
-    spread(plan, settings, ranks)   the model's plan -> every rank's tensors
+    placed(plan, settings)          the class of every output
+    spread(plan, ranks)             the model's plan -> every rank's tensors
 
 A layout says how each key is divided: the one that is named, or the one that knows all of the keys. A key
 that it does not know is refused, since whether ranks hold pieces or copies of it can't be seen. Through a
@@ -16,11 +17,13 @@ from dataclasses import dataclass, field, replace
 
 from remap.errors import InputError, PlanError, RemapError, UsageError
 from remap.expr import Expr, Take
+from remap.formats.base import Format, Ranked
 from remap.packs import Layout, Pack, available_layouts, load_layout
 from remap.packs.applying.params import Given
 from remap.packs.division import Divided, divide
 from remap.packs.matching.keyset import KeySet
 from remap.partitions.base import Copies, Merging, Partition
+from remap.partitions.vocabulary import Vocabulary
 from remap.plan import Output, Plan
 from remap.types import Catalog, Derived, Entry, TensorSpec, rank_key
 
@@ -49,6 +52,10 @@ class Settings:
         return Given({n: v for n, v in self.params.items() if n in layout.params}, self.remembered, config)
 
 
+AS_FOUND = Settings()
+"""Nothing is said: layouts are recognised, copies agree."""
+
+
 def whole(catalog: Catalog, settings: Settings) -> Catalog:
     """The catalog of the model whose ranks ``catalog`` has; itself where it has one rank.
 
@@ -61,7 +68,7 @@ def whole(catalog: Catalog, settings: Settings) -> Catalog:
     how = Merging(settings.copies, settings.padded)
     made: dict[tuple[object, ...], Expr] = {}
     entries: dict[str, Entry] = {}
-    problems: list[str] = []
+    problems = Problems()
     for key, cls in divided.classes.items():
         parts = [table[key] for table in catalog.ranks]
         place = tuple(p.location or id(p) for p in parts)
@@ -69,15 +76,12 @@ def whole(catalog: Catalog, settings: Settings) -> Catalog:
             if place not in made:
                 made[place] = _merged(parts, cls, how)
         except UsageError as e:
-            problems.append(_problem(key, e))
+            problems.add(key, e)
             continue
         entries[key] = _entry(key, made[place])
     if problems:
-        raise InputError(
-            f"{len(problems)} tensors of {len(catalog.ranks)} ranks can't be put together",
-            where=catalog.root,
-            problems=problems,
-        )
+        what = f"{len(problems)} tensors of {len(catalog.ranks)} ranks can't be put together"
+        raise InputError(what, where=catalog.root, problems=problems.lines, remedy=problems.remedy)
     return replace(catalog, entries=entries, partitions=divided.classes)
 
 
@@ -92,8 +96,25 @@ def _entry(key: str, expr: Expr) -> Entry:
     return Entry(key, expr.spec, place)
 
 
-def _problem(key: str, error: UsageError) -> str:
-    return f"{key}: {error.what}" + (f" ({error.remedy})" if error.remedy else "")
+class Problems:
+    """What is wrong with many tensors, a line a reason."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, list[str]] = {}
+        self.remedy: str | None = None
+
+    def add(self, key: str, error: RemapError) -> None:
+        """Note what is wrong with one of them."""
+        self._keys.setdefault(error.what, []).append(key)
+        self.remedy = self.remedy or error.remedy
+
+    def __len__(self) -> int:
+        return sum(map(len, self._keys.values()))
+
+    @property
+    def lines(self) -> list[str]:
+        """Every reason, with the first key that it holds for."""
+        return [f"{k[0]}{f' and {len(k) - 1} more' * (len(k) > 1)}: {what}" for what, k in self._keys.items()]
 
 
 def classes(
@@ -144,52 +165,101 @@ def recognised(keys: Iterable[str]) -> list[Layout]:
     return [layout for layout in layouts if all(map(layout.knows, samples))]
 
 
+@dataclass(frozen=True)
+class Rider:
+    """What has classes ride through a plan.
+
+    params  names of the layouts' parameters
+    """
+
+    catalog: Catalog
+    settings: Settings
+    params: frozenset[str]
+
+    def classes(self, layout: str, specs: Mapping[str, TensorSpec]) -> Mapping[str, Partition]:
+        """What a layout says of the keys that it knows."""
+        found = load_layout(layout)
+        return divide(found, [specs], self.settings.given(found, self.catalog.config)).classes
+
+
+def rider(catalog: Catalog, packs: Sequence[Pack], settings: Settings) -> Rider:
+    """What makes classes ride through ``packs``."""
+    layouts = [load_layout(n) for n in layouts_of(packs)]
+    if settings.layout is not None:
+        layouts.append(load_layout(settings.layout))
+    else:
+        layouts += recognised(catalog.ranks[0] if catalog.ranks else catalog.entries)
+    return Rider(catalog, settings, frozenset(n for layout in layouts for n in layout.params))
+
+
+def ranked(fmt: Format) -> Ranked:
+    """The format as one that is written for several ranks and stages. Raises UsageError for others."""
+    if not isinstance(fmt, Ranked):
+        raise UsageError(
+            f"{fmt.name} is not written by ranks or stages",
+            remedy="leave out --tp and --pp, or write --to deepspeed-pipeline, deepspeed or megatron",
+        )
+    return fmt
+
+
 def layouts_of(packs: Iterable[Pack]) -> list[str]:
     """The names of the layouts that packs lead from and to."""
     found = [n for p in packs for n in (p.source_layout, p.target_layout, *layouts_of(p.used)) if n]
     return list(dict.fromkeys(found))
 
 
-def spread(plan: Plan, ranks: int, settings: Settings) -> list[dict[str, Expr]]:
-    """Every rank's tensors. Raises PlanError naming each tensor that can't be divided so, and why."""
-    by_layout = _by_layout(plan, settings)
+def placed(plan: Plan, settings: Settings) -> Plan:
+    """The plan with the class of every output: where none rode with it, what a layout says.
+
+    Raises PlanError naming each output that is known to none.
+    """
+    left = [o for o in plan.outputs if o.partition is None]
+    if not left:
+        return plan
+    every = {o.key: o.expr.spec for o in plan.outputs}
+    known: Mapping[str, Partition] = {}
+    if settings.layout is not None or len(recognised(every)) == 1:
+        layout = find_layout(every, settings)
+        known = divide(layout, [every], settings.given(layout, plan.catalog.config)).classes
+    unknown = [f"{o.key}: {o.expr.spec}" for o in left if o.key not in known]
+    if unknown:
+        raise PlanError(
+            f"{len(unknown)} tensors are known to no layout: {UNKNOWN}",
+            problems=unknown,
+            remedy="name a layout that has them (--layout), or say partition: on the rule",
+        )
+    outputs = [replace(o, partition=o.partition or known[o.key]) for o in plan.outputs]
+    return replace(plan, outputs=tuple(outputs))
+
+
+def spread(plan: Plan, ranks: int) -> list[dict[str, Expr]]:
+    """Every rank's tensors of a plan whose outputs are ``placed``. Raises PlanError naming each tensor that
+    can't be divided so, and why."""
     tables: list[dict[str, Expr]] = [{} for _ in range(ranks)]
-    problems: list[str] = []
-    unknown: list[str] = []
+    problems = Problems()
     for output in plan.outputs:
-        cls = output.partition or by_layout.get(output.key)
-        if cls is None:
-            unknown.append(f"{output.key}: {output.expr.spec}")
-            continue
+        assert output.partition is not None
         try:
-            parts = cls.split(output.expr, ranks)
+            parts = output.partition.split(output.expr, ranks)
         except RemapError as e:
-            problems.append(_problem(output.key, e) if isinstance(e, UsageError) else f"{output.key}: {e.what}")
+            problems.add(output.key, e)
             continue
         for table, part in zip(tables, parts, strict=True):
             table[output.key] = part
-    if unknown:
-        raise PlanError(
-            f"{len(unknown)} tensors are known to no layout: how {ranks} ranks divide them can't be told",
-            problems=unknown,
-            remedy="name a layout that has them: --layout family/name, or a file; or say it on the rule, partition:",
-        )
     if problems:
-        raise PlanError(f"{len(problems)} tensors can't be divided over {ranks} ranks", problems=problems)
+        what = f"{len(problems)} tensors can't be divided over {ranks} ranks"
+        raise PlanError(what, problems=problems.lines, remedy=problems.remedy)
     return tables
 
 
-def _by_layout(plan: Plan, settings: Settings) -> Mapping[str, Partition]:
-    """What a layout says of outputs that no class rode with: none did where there were no packs."""
-    left = {o.key: Entry(o.key, o.expr.spec) for o in plan.outputs if o.partition is None}
-    if not left:
-        return {}
-    every = {o.key: Entry(o.key, o.expr.spec) for o in plan.outputs}
-    if settings.layout is None and len(recognised(every)) != 1:
-        return {}
-    layout = find_layout(every, settings)
-    specs: Mapping[str, TensorSpec] = {k: e.spec for k, e in every.items()}
-    return divide(layout, [specs], settings.given(layout, plan.catalog.config)).classes
+def sizes(plan: Plan) -> dict[str, str]:
+    """Sizes that dividing loses, by the parameters that would say them: the rows of a vocabulary that is
+    padded, where its real size is not known."""
+    return {
+        o.partition.words.text: str(o.expr.spec.shape[0])
+        for o in plan.outputs
+        if isinstance(o.partition, Vocabulary) and o.partition.words.value is None
+    }
 
 
 def rank_plan(plan: Plan, tables: Sequence[Mapping[str, Expr]]) -> Plan:

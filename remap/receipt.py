@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from remap.errors import Damaged, InputError, UsageError
+from remap.partitions.base import Copies
 from remap.plan import Plan
 from remap.types import Catalog
 from remap.version import __version__
@@ -66,6 +67,17 @@ class File(msgspec.Struct, frozen=True):
     xxh3_128: str | None
 
 
+class Parallel(msgspec.Struct, frozen=True):
+    """How ranks were merged and divided: their number, stages, and what was said of layouts."""
+
+    tp: int | None
+    pp: int | None
+    layout: str | None
+    params: dict[str, str]
+    copies: Copies
+    padded: bool
+
+
 class Receipt(msgspec.Struct, frozen=True):
     """The whole document; see the module's docstring. ``at`` is where in the output the tensors lie."""
 
@@ -82,6 +94,7 @@ class Receipt(msgspec.Struct, frozen=True):
     warnings: list[str]
     files: dict[str, File]
     at: str | None = None
+    parallel: Parallel | None = None
 
     @property
     def nbytes(self) -> int:
@@ -102,6 +115,7 @@ def make(
     at: str | None = None,
     again: Sequence[str] = (),
     notes: Sequence[str] = (),
+    parallel: Parallel | None = None,
 ) -> Receipt:
     """The receipt of a finished conversion.
 
@@ -110,6 +124,7 @@ def make(
     at       where in the output the tensors lie, None where they are found
     again    rules that were applied to names that they made
     notes    warnings beside those of the source
+    parallel  how it was divided, None where it was not
     """
     catalog = plan.catalog
     return Receipt(
@@ -133,6 +148,7 @@ def make(
         warnings=[*catalog.warnings, *notes],
         files=dict(files),
         at=at,
+        parallel=parallel,
     )
 
 

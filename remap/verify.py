@@ -9,8 +9,10 @@ from pathlib import Path
 
 import xxhash
 
-from remap.errors import UsageError, VerifyError
+from remap.errors import Damaged, UsageError, VerifyError
 from remap.expr import Expr, Take
+from remap.partitions.base import Copies
+from remap.partitions.replicated import Replicated
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream.read import BUFFER, read_expr
@@ -30,6 +32,35 @@ def check_headers(plan: Plan, written: Mapping[str, Entry]) -> None:
     ]
     if problems:
         raise VerifyError("the output is not what the plan says; it was discarded", problems=problems)
+
+
+def check_copies(catalog: Catalog, copies: Copies) -> list[str]:
+    """A warning for replicated tensors that differ between the ranks of ``catalog``, with the largest
+    difference. Raises Damaged instead where copies must agree (``error``)."""
+    held = [k for k, cls in catalog.partitions.items() if isinstance(cls, Replicated)]
+    tables = [{k: Take(t[k]) for k in held} for t in catalog.ranks]
+    first, *others = [digests(t) for t in tables] or [{}]
+    apart = [k for k in held if any(found[k] != first[k] for found in others)]
+    if not apart:
+        return []
+    largest = {k: max(difference(tables[0][k], t[k]) for t in tables[1:]) for k in apart}
+    lines = [f"{k}: by up to {n:.3g}" for k, n in sorted(largest.items(), key=lambda item: -item[1])]
+    if copies == "error":
+        raise Damaged(
+            f"{len(apart)} tensors of which every rank has a copy differ between ranks",
+            where=catalog.root,
+            problems=lines,
+            remedy="ranks of a long run drift apart: --on-disagree mean averages them, first takes rank 0's",
+        )
+    took = {"first": "that of rank 0 was taken", "mean": "they were averaged"}[copies]
+    return [f"{len(apart)} tensors differ between ranks, {took}; most {lines[0]}"]
+
+
+def difference(a: Expr, b: Expr) -> float:
+    """The largest difference between the elements of two tensors of one shape."""
+    from remap.expr.blocks import evaluate
+
+    return float((evaluate(a).double() - evaluate(b).double()).abs().max())
 
 
 def digest(expr: Expr, memory: int = MEMORY) -> str:

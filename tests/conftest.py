@@ -46,6 +46,26 @@ def pythia(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
+def neox_runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A folder with what real DeepSpeed saved on two ranks or stages, a run a folder: ``judges.neox_runs``.
+
+    Workers share it, and tests only read it.
+    """
+    from filelock import FileLock
+    from judges.neox_runs import save_all
+
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if hasattr(request.config, "workerinput") else base) / "neox-runs"
+    with FileLock(f"{root}.lock"):
+        if not root.exists():
+            unfinished = root.with_name("neox-runs-unfinished")
+            unfinished.mkdir()
+            save_all(unfinished)
+            unfinished.rename(root)
+    return root
+
+
+@pytest.fixture(scope="session")
 def ranks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A folder with what real torch saved on four ranks: ``formats/dcp/torch_ranks.py``.
 
@@ -61,5 +81,26 @@ def ranks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
             unfinished = root.with_name("ranks-unfinished")
             unfinished.mkdir()
             run_ranks("write", unfinished)
+            unfinished.rename(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def zero_runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A folder with what real DeepSpeed saved under ZeRO on two processes (``judges.zero_training.CASES``):
+    ``<case>`` is a checkpoint, ``<case>.truth.N`` what rank N's live engine held, ``losses.json`` how it went on.
+
+    Workers share it, and tests only read it.
+    """
+    from filelock import FileLock
+    from judges.zero_training import write_cases
+
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if hasattr(request.config, "workerinput") else base) / "zero"
+    with FileLock(f"{root}.lock"):
+        if not root.exists():
+            unfinished = root.with_name("zero-unfinished")
+            unfinished.mkdir()
+            write_cases(unfinished)
             unfinished.rename(root)
     return root

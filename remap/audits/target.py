@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from remap.errors import UsageError
 from remap.formats import registry
 from remap.formats.keylist import UNKNOWN
 from remap.packs import available_layouts, load_layout
+from remap.parallel import AS_FOUND, Settings, whole
 from remap.types import Catalog, Entry, TensorSpec
 
 
@@ -96,6 +97,7 @@ def open_target(
     offered: Iterable[Entry] = (),
     config: Mapping[str, object] | None = None,
     params: Mapping[str, str] | None = None,
+    settings: Settings = AS_FOUND,
 ) -> Target:
     """The target that ``what`` names. Raises UsageError, InputError, PackError.
 
@@ -112,7 +114,8 @@ def open_target(
     if path.exists():
         if _config_only(path):
             return _opener("config")(text)
-        return from_catalog(registry.open_catalog(path, at=at))
+        found = registry.open_catalog(path, at=at)
+        return from_catalog(whole(found, replace(settings, params=params or {})))
     if ":" in text:
         return _opener("function")(text)
     if text in available_layouts():

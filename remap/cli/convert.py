@@ -20,6 +20,8 @@ from remap.cli import options, terminal
     "--ranks", type=click.IntRange(1), help="Cut every tensor over so many ranks, a file each (DCP)."
 )
 @click.option("--under", metavar="A.B", help="Where in the output the state dict is to lie (DCP, torch).")
+@options.tp
+@options.pp
 @options.optimizer
 @options.writing
 @options.as_json
@@ -32,6 +34,8 @@ def command(
     tag: str | None,
     ranks: int | None,
     under: str | None,
+    tp: int | None,
+    pp: int | None,
     optimizer: bool,
     writing: options.Writing,
     as_json: bool,
@@ -52,6 +56,8 @@ def command(
             tag=tag,
             ranks=ranks,
             under=under,
+            tp=tp,
+            pp=pp,
             optimizer=optimizer,
             progress=progress,
             **writing,

@@ -13,8 +13,9 @@ from remap.cli import options, terminal
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--no-values", is_flag=True, help="Compare keys, shapes and dtypes only.")
+@options.merging
 @options.as_json
-def command(a: Path, b: Path, no_values: bool, as_json: bool) -> None:
+def command(a: Path, b: Path, no_values: bool, merged: options.Merging, as_json: bool) -> None:
     """Compare two checkpoints: keys, shapes, dtypes, values. Exit code 1 where they differ.
 
     Formats may differ; a tensor is the same if its bytes in row-major order are.
@@ -22,7 +23,7 @@ def command(a: Path, b: Path, no_values: bool, as_json: bool) -> None:
     from remap import api
     from remap.reports.collapse import collapse
 
-    left, right = api.catalog(a), api.catalog(b)
+    left, right = api.catalog(a, **merged), api.catalog(b, **merged)
     found = api.diff(left, right, values=not no_values)
     if as_json:
         differences = [{"key": d.key, "verdict": d.verdict, "detail": d.detail} for d in found]

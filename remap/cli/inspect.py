@@ -71,6 +71,8 @@ def _summary(catalog: Catalog) -> None:
         ("tensors", f"{len(catalog.entries):,} ({elements:,} elements, {terminal.size(catalog.nbytes)})"),
         ("dtypes", ", ".join(f"{n:,} {name}" for name, n in types.most_common())),
     ]
+    if catalog.ranks:
+        rows.append(("ranks", f"{len(catalog.ranks)} tensor-parallel; what rank 1 has of x is x@1"))
     if catalog.aliases:
         rows.append(("ties", ", ".join(f"{a} = {b}" for a, b in catalog.aliases.items())))
     if catalog.extras:

@@ -13,7 +13,8 @@ from remap.cli import options, terminal
 @click.argument("path", type=click.Path(path_type=Path))
 @options.output
 @options.at
-def command(path: Path, output: Path | None, at: str | None) -> None:
+@options.merging
+def command(path: Path, output: Path | None, at: str | None, merged: options.Merging) -> None:
     """Write the key list of a checkpoint or a model: {key: [shape, dtype]}, as JSON.
 
     Where no data is needed (plan, audit, rules), it does as well as the checkpoint. PATH may also be
@@ -22,7 +23,7 @@ def command(path: Path, output: Path | None, at: str | None) -> None:
     from remap.audits.target import as_catalog, open_target
     from remap.formats.keylist import dump
 
-    catalog = as_catalog(open_target(path, at=at))
+    catalog = as_catalog(open_target(path, at=at, **merged))
     terminal.write(dump(catalog), output)
     if output is not None:
         terminal.note(f"{terminal.count(len(catalog.entries), 'key')} written to {output}")

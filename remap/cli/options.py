@@ -6,9 +6,12 @@ import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
+
+if TYPE_CHECKING:
+    from remap.parallel import Settings
 
 _UNITS = {
     "": 1,
@@ -86,6 +89,51 @@ to = click.option(
 )
 
 
+params = click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    type=Setting(),
+    help="A pack's or layout's parameter (repeatable).",
+)
+layout = click.option(
+    "--layout",
+    metavar="NAME",
+    help="How tensor-parallel ranks divide tensors: family/name, or a file; by default the layout that knows "
+    "the keys.",
+)
+on_disagree = click.option(
+    "--on-disagree",
+    type=click.Choice(["error", "first", "mean"]),
+    default="error",
+    show_default=True,
+    help="Copies that differ between ranks: refuse them, take rank 0's, or average them.",
+)
+tp = click.option("--tp", type=click.IntRange(1), metavar="N", help="Tensor-parallel ranks; model parts.")
+pp = click.option("--pp", type=click.IntRange(1), metavar="N", help="Pipeline stages (DeepSpeed).")
+
+
+class Merging(TypedDict):
+    """How tensor-parallel ranks are merged: arguments of ``api.catalog``."""
+
+    settings: Settings
+    params: dict[str, str]
+
+
+def merging(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of ``Merging``, which the command takes as one argument, ``merged``."""
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        settings = _settings(given.pop("layout"), given.pop("on_disagree"))
+        function(merged=Merging(settings=settings, params=dict(given.pop("params"))), **given)
+
+    for option in (on_disagree, layout, params):
+        command = option(command)
+    return command
+
+
 class How(TypedDict):
     """What is to be converted, and how: the arguments that ``api.plan`` and ``api.convert`` share."""
 
@@ -95,6 +143,7 @@ class How(TypedDict):
     dtype: str | None
     again: tuple[str, ...]
     at: str | None
+    settings: Settings
 
 
 def conversion(function: Callable[..., None]) -> Callable[..., None]:
@@ -104,24 +153,31 @@ def conversion(function: Callable[..., None]) -> Callable[..., None]:
     def command(**given: Any) -> None:
         given["params"] = dict(given["params"])
         given["at"] = _place(given["at"], given.pop("weights"))
+        given["settings"] = _settings(given.pop("layout"), given.pop("on_disagree"))
         how = {name: given.pop(name) for name in How.__annotations__}
         function(how=how, **given)
 
     for option in (
         at,
         weights,
+        on_disagree,
+        layout,
         click.option(
             "--again", multiple=True, metavar="RULE", help="Let this rule apply to names that it made."
         ),
         click.option("--dtype", metavar="TYPE", help="Cast floating-point tensors: f16, bf16, f32, ..."),
-        click.option(
-            "-p", "--param", "params", multiple=True, type=Setting(), help="A pack's parameter (repeatable)."
-        ),
+        params,
         click.option("--inverse", is_flag=True, help="Apply the packs backwards."),
         rules,
     ):
         command = option(command)
     return command
+
+
+def _settings(layout: str | None, on_disagree: Any) -> Settings:
+    from remap.parallel import Settings
+
+    return Settings(layout=layout, copies=on_disagree)
 
 
 def _place(at: str | None, weights: str) -> str | None:

@@ -96,6 +96,7 @@ class WriteOptions:
     name        file name, where the destination is one file; None where it is a folder
     ranks       ranks that every tensor is cut over (DCP), None for whole tensors
     under       where in it the state dict is to lie, ``app.model`` (DCP, torch); None for where it lay
+    stages      pipeline stages that are to load it (DeepSpeed), None for one, or as many as there were
     optimizer  False to leave the optimizer's state behind
     """
 
@@ -105,6 +106,7 @@ class WriteOptions:
     ranks: int | None = None
     under: str | None = None
     optimizer: bool = True
+    stages: int | None = None
 
 
 class Format(Protocol):
@@ -124,6 +126,18 @@ class Format(Protocol):
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """Describe the files that hold ``tensors``. Raises UsageError where the format can't."""
+        ...
+
+
+@runtime_checkable
+class Ranked(Protocol):
+    """A format that tensor-parallel ranks and pipeline stages load."""
+
+    def lay_out_ranks(
+        self, tables: Sequence[Mapping[str, Expr]], source: Catalog, options: WriteOptions
+    ) -> list[OutFile]:
+        """Describe the files that hold every rank's tensors; those of several are called by
+        ``types.rank_key`` in their parts. Raises UsageError."""
         ...
 
 

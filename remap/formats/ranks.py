@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from remap.errors import Damaged
+from remap.formats.base import OutFile, TensorBytes
 from remap.types import Catalog, Entry, rank_key
 
 
@@ -28,3 +29,15 @@ def catalog_of_ranks(tables: Sequence[Mapping[str, Entry]], found: Catalog) -> C
         )
     entries = {rank_key(k, r): e for r, table in enumerate(tables) for k, e in table.items()}
     return replace(found, entries=entries, stored=entries, ranks=tuple(tables))
+
+
+def labelled(file: OutFile, prefix: str, rank: int | None) -> OutFile:
+    """The same file; its tensors are called what the plan calls them: by layer, and by rank where there are
+    several."""
+
+    def name(key: str) -> str:
+        whole = f"{prefix}{key}"
+        return whole if rank is None else rank_key(whole, rank)
+
+    parts = tuple(replace(p, key=name(p.key)) if isinstance(p, TensorBytes) else p for p in file.parts)
+    return replace(file, parts=parts)

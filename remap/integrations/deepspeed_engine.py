@@ -39,7 +39,8 @@ from remap.checkpoint import Checkpoint
 from remap.errors import RemapError, UsageError
 from remap.expr import Expr
 from remap.formats.deepspeed.names import LATEST, layer_of, rank_of
-from remap.formats.deepspeed.pipeline import MODULE_ONLY, STEP
+from remap.formats.deepspeed.likeness import MODULE_ONLY
+from remap.formats.deepspeed.pipeline import STEP
 from remap.integrations.deepspeed_stage import joined, layers_of, stage_target
 from remap.integrations.torch_loading import examine
 from remap.integrations.torch_transfer import value

@@ -212,6 +212,7 @@ def launch(
     for rank in range(stages):
         environment = os.environ | {
             "DS_ACCELERATOR": "cpu",
+            "PYTHONPATH": str(Path(__file__).parents[1]),
             "OMP_NUM_THREADS": "1",
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),

@@ -99,7 +99,11 @@ def test_the_vocabulary_is_padded_for_its_ranks(take):
     # 10 words in multiples of 4 a rank: 12 rows for one, 16 for two or four
     (whole,) = take(torch.ones(10, 1))
     cls = named("vocabulary(words, multiple)")
-    assert [len(cls.split(whole, n)) * cls.split(whole, n)[0].spec.shape[0] for n in (1, 2, 4)] == [12, 16, 16]
+    assert [len(cls.split(whole, n)) * cls.split(whole, n)[0].spec.shape[0] for n in (1, 2, 4)] == [
+        12,
+        16,
+        16,
+    ]
     assert values(cls.split(whole, 2)) == [[1.0] * 8, [1.0] * 2 + [0.0] * 6]
 
 

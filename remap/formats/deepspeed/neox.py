@@ -1,4 +1,4 @@
-"""What GPT-NeoX says of a model beside its weights: ``args`` in the rank files, ``configs/*.yml`` in the step.
+"""What GPT-NeoX says of a model beside its weights: ``args`` in rank files, ``configs/*.yml`` in the step.
 
 In: a step folder. Out: one mapping, underscores in its names, for parameters that look into a configuration.
 A saved configuration lists what differs from GPT-NeoX's defaults, so these are filled in where there is one.

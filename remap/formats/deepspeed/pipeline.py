@@ -8,8 +8,8 @@ The number becomes part of the key: ``attention.dense.weight`` of layer 2 is
 ``2.attention.dense.weight``. Gaps in the numbers are normal (layers that are plain functions have
 no file). Source: DeepSpeed ``runtime/pipe/module.py`` (``save_state_dict``, ``load_state_dir``).
 
-ZeRO optimizer files keep fp32 copies of the weights: left beside converted layer files, they bring
-the old weights back at the first optimizer step. Reading warns of them; writing never leaves any.
+ZeRO optimizer files keep fp32 copies of the weights (``remap.formats.deepspeed.zero``): left beside converted
+layer files, they bring the old weights back at the first optimizer step. Writing never leaves any.
 """
 
 from __future__ import annotations
@@ -19,38 +19,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from remap.errors import Damaged, InputError, UsageError
+from remap.errors import UsageError
 from remap.expr import Expr
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
+from remap.formats.deepspeed.degrees import layers_by_rank, read_folder
+from remap.formats.deepspeed.likeness import MODULE_ONLY, likeness, rank_files_of
 from remap.formats.deepspeed.names import (
     LATEST,
     layer_files,
-    layer_of,
-    optimizer_files,
     rank_files,
     step_folders,
     step_name,
 )
+from remap.formats.deepspeed.neox import carried_configs, neox_config
+from remap.formats.deepspeed.zero.run import ZERO
+from remap.formats.deepspeed.zero.view import with_zero
+from remap.formats.ranks import catalog_of_ranks, labelled
 from remap.formats.torch import file as torch_file
+from remap.formats.torch.state import TorchFile
 from remap.types import Catalog, Entry
 
 STEP = "global_step0"
 """Name of the step folder unless the user gives one: DeepSpeed's own name for step 0."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,5}")
-
-MODULE_ONLY = {
-    "module": None,
-    "dp_world_size": 1,
-    "mp_world_size": 1,
-    "global_steps": 0,
-    "global_samples": 0,
-    "skipped_steps": 0,
-    "iteration": 0,
-}
-"""What DeepSpeed asks of ``mp_rank_00`` for ``load_checkpoint(load_module_only=True)``, and the step
-that GPT-NeoX asks for."""
 
 
 class DeepSpeedPipeline:
@@ -64,105 +57,96 @@ class DeepSpeedPipeline:
         return [folder for folder in step_folders(path) if layer_files(folder)]
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
-        """Read every layer file's pickle, no weights. Raises InputError for several TP ranks."""
-        files = layer_files(path)
-        _check_one_rank(path, files)
-        entries: dict[str, Entry] = {}
-        opaque: set[str] = set()
-        for file in files:
-            layer = layer_of(file.name)
-            assert layer is not None
-            read = torch_file.read(file, at=at)
-            opaque |= set(read.opaque)
-            for key, entry in read.entries.items():
-                entries[f"{layer.index}.{key}"] = replace(entry, key=f"{layer.index}.{key}")
+        """Read every layer file's pickle, no weights, and the headers of ZeRO's files.
+
+        at  ``zero`` for the fp32 weights of ZeRO, else a place in the layer files
+
+        Raises Damaged for files that do not belong together.
+        """
+        fp32 = at == ZERO
+        layers = layers_by_rank(path)
         ranks = rank_files(path)
-        return Catalog(
+        first = torch_file.read(ranks[0], state_dict=False) if ranks else None
+        read_folder(path, len(layers), ranks, first)
+        read = [
+            {i: torch_file.read(f, at=None if fp32 else at) for i, f in files.items()} for files in layers
+        ]
+        catalog = Catalog(
             format=self.name,
             root=path,
-            files=tuple(sorted([*files, *ranks])),
-            entries=entries,
-            config=read_config(path.parent),
-            opaque=tuple(sorted(opaque)),
-            extras=tuple(_extras(ranks)),
+            files=tuple(sorted([*(f for files in layers for f in files.values()), *ranks])),
+            entries={},
+            config={**read_config(path.parent), **neox_config(path, first)},
+            opaque=tuple(sorted({name for table in read for f in table.values() for name in f.opaque})),
+            extras=tuple(_extras(first)),
             companions=companions(path.parent),
-            warnings=tuple(_warnings(path, ranks)),
+            warnings=tuple(_warnings(path, ranks, first)),
         )
+        return with_zero(catalog_of_ranks([_table(files) for files in read], catalog), fp32=fp32)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
-        """A layer file for every number, ``mp_rank_00``, and ``latest`` last. Weights only."""
+        """A layer file for every number, ``mp_rank_XX``, and ``latest`` last."""
+        return self.lay_out_ranks([tensors], source, options)
+
+    def lay_out_ranks(
+        self, tables: Sequence[Mapping[str, Expr]], source: Catalog, options: WriteOptions
+    ) -> list[OutFile]:
+        """A layer file of every number and rank, ``mp_rank_XX`` of every rank and stage, ``latest``."""
         if options.name is not None:
             raise UsageError(
                 f"layer files need a folder, {options.name} is a file's name", remedy="name a folder"
             )
-        step = step_name(options.tag, STEP)
-        layers = _by_layer(tensors)
-        files = [
-            torch_file.emit(f"{step}/layer_{i:02d}-model_00-model_states.pt", layers[i])
-            for i in sorted(layers)
-        ]
-        files.append(torch_file.emit(f"{step}/mp_rank_00_model_states.pt", {}, MODULE_ONLY))
-        files.append(OutFile(LATEST, (Literal(step.encode()),)))
+        like = likeness(source, tables, options.stages, optimizer=options.optimizer)
+        step = step_name(options.tag, like.folder.path.name if like.folder else STEP)
+        stages = options.stages or (like.folder.pp if like.folder else 1)
+        files: list[OutFile] = []
+        for rank, table in enumerate(tables):
+            layers = _by_layer(table)
+            for i in sorted(layers):
+                name = f"{step}/layer_{i:02d}-model_{rank:02d}-model_states.pt"
+                several = rank if len(tables) > 1 else None
+                files.append(labelled(torch_file.emit(name, layers[i]), f"{i}.", several))
+        files += rank_files_of(step, like, tables, stages)
+        if like.folder:
+            files += carried_configs(like.folder.path, step, len(tables), stages)
+        files.append(OutFile(LATEST, (Literal(step.encode()),), left=like.left(source)))
         return files
 
 
 FORMAT = DeepSpeedPipeline()
 
 
-def _check_one_rank(path: Path, files: list[Path]) -> None:
-    layers: dict[int, list[Path]] = {}
-    for file in files:
-        layer = layer_of(file.name)
-        assert layer is not None
-        layers.setdefault(layer.index, []).append(file)
-    ranks = sorted({layer.rank for f in files if (layer := layer_of(f.name)) and layer.rank is not None})
-    if len(ranks) > 1:
-        raise InputError(
-            f"the layers are cut over {len(ranks)} tensor-parallel ranks ({', '.join(map(str, ranks))}), "
-            "and which tensors are cut, and how, the files do not say",
-            where=path,
-            remedy="merge them to one rank first; if a rank's files are left from another run, remove them",
-        )
-    doubled = [f"layer {i}: {', '.join(p.name for p in ps)}" for i, ps in layers.items() if len(ps) > 1]
-    if doubled:
-        raise Damaged(
-            "a layer has more than one file; DeepSpeed would take them for tensor-parallel parts",
-            where=path,
-            problems=doubled,
-            remedy="remove the files that do not belong to this checkpoint",
-        )
+def _table(files: Mapping[int, TorchFile]) -> dict[str, Entry]:
+    """The tensors of one rank, the layer's number in front of their keys."""
+    return {
+        f"{i}.{key}": replace(entry, key=f"{i}.{key}")
+        for i, file in files.items()
+        for key, entry in file.entries.items()
+    }
 
 
-def _extras(ranks: list[Path]) -> list[str]:
+def _extras(first: TorchFile | None) -> list[str]:
     """What the rank files hold that a fresh one does not: optimizer, arguments, random states."""
-    if not ranks:
+    if first is None:
         return []
-    read = torch_file.read(ranks[0], state_dict=False)
-    names = [k for k in read.keys if isinstance(k, str) and k not in MODULE_ONLY]
-    return [k for k in names if read.plain(k) not in (None, [], {})]
+    names = [k for k in first.keys if isinstance(k, str) and k not in MODULE_ONLY]
+    return [k for k in names if first.plain(k) not in (None, [], {})]
 
 
-def _warnings(path: Path, ranks: list[Path]) -> list[str]:
+def _warnings(path: Path, ranks: list[Path], first: TorchFile | None) -> list[str]:
     warnings = []
-    stale = optimizer_files(path)
-    if stale:
-        warnings.append(
-            f"{len(stale)} ZeRO optimizer files ({stale[0].name}, ...) hold fp32 copies of the weights; "
-            "beside changed layer files they bring the old weights back at the first step. remap does not "
-            "carry them along"
-        )
-    if not ranks:
+    if first is None:
         warnings.append("no mp_rank_XX_model_states.pt: DeepSpeed's load_checkpoint needs one")
-    for file in ranks[:1]:
-        read = torch_file.read(file, state_dict=False)
-        if read.plain("module") is not None:
-            warnings.append(f"{file.name} holds a module of its own; a pipeline engine takes the layer files")
-        try:
-            wanted = read.plain("mp_world_size")
-        except KeyError:
-            continue
+    else:
+        if "module" in first.keys and first.plain("module") is not None:
+            warnings.append(
+                f"{first.path.name} holds a module of its own; a pipeline engine takes the layer files"
+            )
+        wanted = first.plain("mp_world_size") if "mp_world_size" in first.keys else len(ranks)
         if wanted != len(ranks):
-            warnings.append(f"{file.name} was saved by {wanted} ranks, {len(ranks)} mp_rank files are here")
+            warnings.append(
+                f"{first.path.name} was saved by {wanted} ranks, {len(ranks)} mp_rank files are here"
+            )
     if not (path.parent / LATEST).is_file():
         warnings.append(f"no {LATEST} beside the step folder: DeepSpeed loads nothing unless given the tag")
     return warnings

@@ -7,7 +7,7 @@ still names are copied, those that only dropped tensors used go away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from remap.errors import UsageError
@@ -17,6 +17,7 @@ from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, 
 from remap.formats.torch.layout import NewRecord, lay_out_zip
 from remap.formats.torch.names import names_elsewhere
 from remap.formats.torch.state import Contents, TorchFile
+from remap.pickles.build import node_of
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.graph import mapping_pairs
 from remap.pickles.nodes import Call, Dict, Global, Text, Value
@@ -74,11 +75,40 @@ def _state_dict(file: TorchFile, nodes: Mapping[str, NewTensor]) -> Value:
         if type(key) is Text and key.text in nodes:
             raise UsageError(f"{key.text!r} is the key of a tensor and of something else", where=file.path)
         pairs.append((key, value))
+    return container(old, pairs)
+
+
+def container(old: Value, pairs: Sequence[tuple[Value, Value]]) -> Value:
+    """A dict, or an OrderedDict with its attributes, as ``old`` is, with other pairs."""
     if not isinstance(old, Call):
-        return Dict(pairs)
+        return Dict(list(pairs))
     items = [part for pair in pairs for part in pair]
     states = [step for step in old.steps or () if step[0] == "build"]
     return Call("reduce", Global("collections", "OrderedDict"), (), [("set", items), *states])
+
+
+def edited(contents: Contents, values: Mapping[tuple[str, ...], Value]) -> dict[int, Value]:
+    """What ``reassemble`` changes so that ``values`` lie at their places (keys from the root on). The last key
+    of a place may be new; plain values and nodes alike."""
+    changed: dict[int, Value] = {}
+    _edit(contents.walked.root, values, changed)
+    return changed
+
+
+def _edit(old: Value, values: Mapping[tuple[str, ...], Value], changed: dict[int, Value]) -> None:
+    inner: dict[str, dict[tuple[str, ...], Value]] = {}
+    for place, value in values.items():
+        inner.setdefault(place[0], {})[place[1:]] = value
+    pairs: list[tuple[Value, Value]] = []
+    for key, value in mapping_pairs(old) or ():
+        deeper = inner.pop(key.text, None) if type(key) is Text else None
+        if deeper is not None and () in deeper:
+            value = node_of(deeper[()])
+        elif deeper is not None:
+            _edit(value, deeper, changed)
+        pairs.append((key, value))
+    pairs += [(Text(k), node_of(v[()])) for k, v in inner.items() if () in v]
+    changed[id(old)] = container(old, pairs)
 
 
 def _others(contents: Contents) -> list[NewRecord]:

@@ -54,16 +54,51 @@ def test_files_without_a_rank_in_their_name_are_read(pipeline):
     }
 
 
-def test_two_tensor_parallel_ranks_are_refused(pipeline):
+def test_a_file_left_of_another_run_is_named(pipeline):
+    # DeepSpeed takes the number of a layer's files for the number of ranks, and would merge both
     torch.save({"norm.weight": torch.ones(4)}, pipeline / "layer_02-model_01-model_states.pt")
-    with pytest.raises(InputError, match=r"2 tensor-parallel ranks \(0, 1\)") as e:
+    with pytest.raises(Damaged, match=r"ranks 0 to 1\n  layer 0: rank 0\n  layer 100: rank 0") as e:
         registry.open_catalog(pipeline)
     assert e.value.exit_code == 3
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mp_world_size": 1},
+        {"mp_world_size": 2, "args": {"model_parallel_size": 1}},
+        {"mp_world_size": 2, "checkpoint_parallel_dimensions": {"pp_degree": 2, "tp_degree": 1}},
+    ],
+)
+def test_files_of_all_layers_left_of_another_run_are_refused(pipeline, said):
+    for i in (0, 2, 100):
+        torch.save({"norm.weight": torch.ones(4)}, pipeline / f"layer_{i:02d}-model_01-model_states.pt")
+    torch.save({"module": None, **said}, pipeline / "mp_rank_00_model_states.pt")
+    with pytest.raises(Damaged, match=r"2 tensor-parallel ranks, and mp_rank_00_model_states.pt says otherwise"):
+        registry.open_catalog(pipeline)
+
+
+def test_ranks_wait_to_be_merged(pipeline):
+    for i in (0, 2, 100):
+        torch.save({"norm.weight": torch.ones(4)}, pipeline / f"layer_{i:02d}-model_01-model_states.pt")
+    torch.save({"module": None, "mp_world_size": 2}, pipeline / "mp_rank_00_model_states.pt")
+    catalog = registry.open_catalog(pipeline)
+    assert [list(t) for t in catalog.ranks] == [["0.norm.weight", "2.norm.weight", "100.norm.weight"]] * 2
+    assert "2.norm.weight@1" in catalog.entries
+    assert "2.norm.weight" not in catalog.entries
+
+
+def test_ranks_hold_the_same_keys(pipeline):
+    for i in (0, 2, 100):
+        torch.save({"norm.scale": torch.ones(4)}, pipeline / f"layer_{i:02d}-model_01-model_states.pt")
+    torch.save({"module": None, "mp_world_size": 2}, pipeline / "mp_rank_00_model_states.pt")
+    with pytest.raises(Damaged, match=r"rank 0 has no 0\.norm\.scale"):
+        registry.open_catalog(pipeline)
+
+
 def test_two_files_for_one_layer_are_refused(pipeline):
     torch.save({"norm.weight": torch.ones(4)}, pipeline / "layer_002-model_00-model_states.pt")
-    with pytest.raises(Damaged, match=r"layer 2: layer_002-model_00-model_states\.pt, layer_02-model_00"):
+    with pytest.raises(Damaged, match=r"layer 2, rank 0: layer_002-model_00-model_states\.pt, layer_02-model_00"):
         registry.open_catalog(pipeline)
 
 
@@ -121,7 +156,7 @@ def test_no_optimizer_file_is_ever_written(pipeline, tmp_path):
 def test_the_rank_file_is_what_deepspeed_asks_for(pipeline, tmp_path):
     source = registry.open_catalog(pipeline)
     write(pipeline_format.FORMAT, {k: Take(e) for k, e in source.entries.items()}, source, tmp_path / "out")
-    state = torch.load(tmp_path / "out/global_step0/mp_rank_00_model_states.pt", weights_only=True)
+    state = torch.load(tmp_path / "out/global_step3/mp_rank_00_model_states.pt", weights_only=True)
     assert state["module"] is None
     assert (state["dp_world_size"], state["mp_world_size"]) == (1, 1)
 
@@ -147,8 +182,9 @@ def test_a_rank_file_without_its_layers_says_what_is_missing(tmp_path):
         registry.open_catalog(tmp_path)
 
 
-def test_several_ranks_of_a_module_are_refused(tmp_path):
+def test_several_ranks_of_a_module_wait_to_be_merged(tmp_path):
     for i in (0, 1):
-        torch.save({"module": {"w": torch.ones(1)}}, tmp_path / f"mp_rank_0{i}_model_states.pt")
-    with pytest.raises(InputError, match="2 tensor-parallel ranks"):
-        module.FORMAT.open(tmp_path)
+        state = {"module": {"w": torch.ones(1)}, "mp_world_size": 2}
+        torch.save(state, tmp_path / f"mp_rank_0{i}_model_states.pt")
+    catalog = module.FORMAT.open(tmp_path)
+    assert [list(t) for t in catalog.ranks] == [["w"], ["w"]]
