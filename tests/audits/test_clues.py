@@ -126,7 +126,7 @@ def test_an_adapter_of_another_kind_is_not_a_part_of_this_one() -> None:
 
 
 def test_the_nearest_name_is_told_for_every_layer() -> None:
-    wanted = {f"layers.{i}.{p}": [8, 4] for i in range(300) for p in ("self_attn.q", "mlp.up")}
+    wanted = {f"layers.{i}.{p}": [8, 4] for i in range(300) for p in ("self_attn.q", "mlp.up", "norm")}
     source = {k.replace("self_attn", "attn").replace("up", "upp"): s for k, s in wanted.items()}
     report = run(source, wanted)
     details = {f.key: f.detail for f in report.of("missing-parameter")}

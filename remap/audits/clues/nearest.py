@@ -37,6 +37,11 @@ class Nearest:
                 found.setdefault(self._shape(self.table.offered[key]), []).append(key)
         return {shape: group(keys) for shape, keys in found.items()}
 
+    @cached_property
+    def _nothing_fits(self) -> bool:
+        """Are all of many names others? One change explains that, or it is another model."""
+        return MOST < len(self.table.absent) == len(self.table.target.specs)
+
     def _shape(self, spec: TensorSpec) -> object:
         return None if self.table.unshaped else spec.shape
 
@@ -47,7 +52,7 @@ class Nearest:
 
     def of(self, key: str) -> str:
         """The nearest key; empty where there is none, or too much is missing."""
-        if not self.table.excess:
+        if not self.table.excess or self._nothing_fits:
             return ""
         pieces, digits = numbers(key)
         name = tuple(pieces), self._shape(self.table.target.specs[key])

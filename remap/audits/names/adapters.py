@@ -1,6 +1,6 @@
-"""Keys of adapters: LoRA and its kin, bottleneck adapters, prefixes, prompts.
+"""Words in the keys of adapters: LoRA and its kin, bottleneck adapters, prefixes, prompts.
 
-Sources: peft ``tuners/*/model.py`` and ``tuners/*/layer.py`` (attributes ``adapter_layer_names``,
+More of them than ``remap.dialects`` takes apart: a report says "adapter" of one that remap can't move, too. Sources: peft ``tuners/*/model.py`` and ``tuners/*/layer.py`` (attributes ``adapter_layer_names``,
 ``other_param_names``); kohya-ss sd-scripts ``networks/lora.py`` (lora_down, lora_up), LyCORIS (hada, lokr,
 dora_scale); MAGMA ``magma/adapters.py`` (``adapter``, with ``adapter_scale`` where it is parallel).
 """
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 
+from remap.dialects import pairs, registry
+from remap.dialects.base import AdapterTensor
+
 _ADAPTER = re.compile(
     r"(?:^|\.)(?:"
-    r"lora_(?:A|B|E|embedding_A|embedding_B|magnitude_vector|bottleneck|dropout|down|up|mid|ranknum)"
+    r"lora_(?:A|B|E|embedding_A|embedding_B|magnitude_vector|bottleneck|dropout|down|up|mid|a|b|ranknum)"
     r"|(?:randlora|vera|road|hra|oft|boft|hada|lokr|vblora|fourierft|shira|c3a|miss|bone|waveft|delora|gralora)_\w+"
     r"|ia3_l|dora_scale|loha_\w+|ranknum|trainable_tokens_\w+|token_adapter"
     r"|adapters?|adapter_scale|adapter_layers?|adaption_\w+|side_adapter"
@@ -19,14 +22,6 @@ _ADAPTER = re.compile(
     r")(?:\.|$)"
 )
 """Whole segments."""
-
-_PAIRS = (
-    ("lora_A", "lora_B"),
-    ("lora_embedding_A", "lora_embedding_B"),
-    ("lora_down", "lora_up"),
-    ("hada_w1_a", "hada_w1_b"),
-)
-"""Two factors of one matrix: one without the other is of no use."""
 
 
 def is_adapter(key: str) -> bool:
@@ -45,11 +40,18 @@ def family(key: str) -> str:
     return kind(key).partition("_")[0].removesuffix("s")
 
 
+def parts(key: str) -> tuple[str, AdapterTensor] | None:
+    """The dialect of a key and its parts there; None for what no dialect knows."""
+    if not _ADAPTER.search(key):
+        return None
+    for dialect in registry.dialects():
+        tensor = dialect.parse(key)
+        if tensor is not None:
+            return dialect.name, tensor
+    return None
+
+
 def partner(key: str) -> str:
     """The other factor of a pair; empty for what has none."""
-    segments = key.split(".")
-    for a, b in _PAIRS:
-        for one, other in ((a, b), (b, a)):
-            if one in segments:
-                return ".".join(other if s == one else s for s in segments)
-    return ""
+    found = parts(key)
+    return pairs.partner(found[1], found[0]) if found else ""

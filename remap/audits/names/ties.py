@@ -19,6 +19,11 @@ _EMBEDDING = re.compile(
 )
 
 
+def is_head(key: str) -> bool:
+    """Is it an output head, by its name?"""
+    return _HEAD.search(key) is not None
+
+
 def other_head(key: str, keys: Iterable[str]) -> str:
     """The output head among ``keys`` that is called otherwise than the output head ``key``, or nothing."""
     if not _HEAD.search(key):

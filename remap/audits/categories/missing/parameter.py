@@ -20,14 +20,15 @@ from remap.audits.category import Category
 from remap.audits.clues.nearest import Nearest
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.ties import embedding_of
+from remap.audits.names.ties import embedding_of, is_head
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """All that is left. What is near, and what may be tied, is told."""
     near = Nearest(table)
+    heads = frozenset(table.named("missing", is_head))
     for key in table.missing:
-        yield self.missing(table, key, near.detail(key) or _tie(table, key))
+        yield self.missing(table, key, near.detail(key) or (_tie(table, key) if key in heads else ""))
 
 
 def _tie(table: Comparison, key: str) -> str:

@@ -19,13 +19,14 @@ from collections.abc import Iterable
 from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.ties import other_head
+from remap.audits.names.ties import is_head, other_head
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """All that is left. An output head under another name is told."""
+    heads = frozenset(table.named("unexpected", is_head))
     for key in table.unexpected:
-        head = other_head(key, table.absent)
+        head = other_head(key, table.absent) if key in heads else ""
         detail = f"the target's output head is {head}" if head and _fits(table, key, head) else ""
         yield self.unexpected(table, key, detail)
 

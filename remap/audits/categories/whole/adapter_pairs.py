@@ -19,28 +19,21 @@ from collections.abc import Iterable
 from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.adapters import partner
-from remap.types import TensorSpec
+from remap.audits.names.adapters import parts
+from remap.dialects import pairs
+from remap.dialects.base import AdapterTensor
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """Pairs among the offered keys."""
-    for key, spec in table.offered.items():
-        if "lora" not in key and "hada" not in key:
-            continue
-        other = partner(key)
-        if not other:
-            continue
-        found = table.offered.get(other)
-        if found is None:
-            yield self.unexpected(table, key, f"there is no {other}")
-        elif "_A" in key and "embedding" not in key and _ranks_differ(table, spec, found):
-            ranks = f"its rank is {spec.shape[0]}, that of {other} is {found.shape[1]}"
-            yield self.unexpected(table, key, ranks)
-
-
-def _ranks_differ(table: Comparison, a: TensorSpec, b: TensorSpec) -> bool:
-    return not table.unshaped and len(a.shape) == len(b.shape) == 2 and a.shape[0] != b.shape[1]
+    by_dialect: dict[str, list[AdapterTensor]] = {}
+    for key in table.offered:
+        found = parts(key)
+        if found:
+            by_dialect.setdefault(found[0], []).append(found[1])
+    for dialect, tensors in by_dialect.items():
+        for key, what in pairs.broken(tensors, table.offered, dialect, unshaped=table.unshaped):
+            yield self.unexpected(table, key, what)
 
 
 CATEGORY = Category("RM403", "adapter-pair", "fail", find, claims=False)
