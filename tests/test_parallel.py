@@ -76,7 +76,7 @@ def test_a_run_becomes_a_folder_of_transformers(neox_runs: Path, tmp_path: Path)
 
 
 def test_a_class_stays_with_a_key_that_is_wrapped(neox_runs: Path, tmp_path: Path) -> None:
-    # the converters in use look for attention.dense, do not find it behind attn_block, and raise, or cut its bias
+    # the converters in use look for attention.dense, and raise where it lies behind attn_block
     wrap = ["magma/wrap-adapters"]
     api.convert(neox_runs / "tp2", tmp_path / "out", wrap, tp=4, params=params("tp2"))
     files = stored(tmp_path / "out")

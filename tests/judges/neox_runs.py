@@ -1,4 +1,4 @@
-"""The runs that DeepSpeed saves for the session, by name; layer files are read here without remap.
+"""The runs that DeepSpeed saves for the session, by name; layer files are read here without remap."""
 
 from __future__ import annotations
 

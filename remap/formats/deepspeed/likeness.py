@@ -136,9 +136,9 @@ def _alike(
     contents = file.contents
     nodes, records = new_tensors(module or {}, taken=contents.storages)
     whole: Value = ordered_dict(dict(nodes)) if module is not None else None
-    missing = {(n,): v for n, v in MODULE_ONLY.items() if n not in file.keys}
-    stated = {place: v for place, v in facts.items() if _has(file, place)}
-    values: dict[tuple[str, ...], Value] = {**missing, **stated, ("module",): whole}
+    values: dict[tuple[str, ...], Value] = {(n,): v for n, v in MODULE_ONLY.items() if n not in file.keys}
+    values |= {place: v for place, v in facts.items() if _has(file, place)}
+    values["module",] = whole
     values["mp_world_size",] = facts["mp_world_size",]
     changed = edited(contents, values)
     return replace(reassemble(contents, name, changed, records), carries=True)

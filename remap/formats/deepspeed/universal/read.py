@@ -10,7 +10,7 @@ from pathlib import Path
 
 from remap.errors import Damaged, InputError
 from remap.formats.companions import companions, read_config
-from remap.formats.deepspeed.pipeline import MODULE_ONLY
+from remap.formats.deepspeed.likeness import MODULE_ONLY
 from remap.formats.deepspeed.universal.folder import (
     LATEST_UNIVERSAL,
     PARAM,

@@ -16,8 +16,8 @@ from remap.dtypes import BY_NAME
 from remap.errors import UsageError
 from remap.expr import Constant, Expr, Take, is_expr, takes
 from remap.formats.base import Literal, OutFile, WriteOptions
+from remap.formats.deepspeed.likeness import MODULE_ONLY
 from remap.formats.deepspeed.names import step_name
-from remap.formats.deepspeed.pipeline import MODULE_ONLY
 from remap.formats.deepspeed.pipeline import STEP as FIRST
 from remap.formats.deepspeed.universal.folder import (
     LATEST_UNIVERSAL,
