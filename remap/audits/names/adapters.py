@@ -1,6 +1,7 @@
 """Words in the keys of adapters: LoRA and its kin, bottleneck adapters, prefixes, prompts.
 
-More of them than ``remap.dialects`` takes apart: a report says "adapter" of one that remap can't move, too. Sources: peft ``tuners/*/model.py`` and ``tuners/*/layer.py`` (attributes ``adapter_layer_names``,
+More of them than ``remap.dialects`` takes apart: a report says of an adapter that remap can't move that it is
+one, too. Sources: peft ``tuners/*/model.py`` and ``tuners/*/layer.py`` (attributes ``adapter_layer_names``,
 ``other_param_names``); kohya-ss sd-scripts ``networks/lora.py`` (lora_down, lora_up), LyCORIS (hada, lokr,
 dora_scale); MAGMA ``magma/adapters.py`` (``adapter``, with ``adapter_scale`` where it is parallel).
 """
