@@ -21,8 +21,11 @@ from remap.types import Derived
 if TYPE_CHECKING:
     from torch import Tensor
 
-LARGEST = 32 << 20
-"""Bytes that a block of whole rows takes to compute, at most: larger ones leave the processor's cache."""
+FAST = 16 << 20
+"""Bytes. Blocks that take more leave the processor's cache, and their memory is new from the system."""
+
+PIECE = 4 << 10
+"""Bytes. Smaller pieces of a file (columns of a matrix) take longer to ask for than to read."""
 
 
 def evaluate(expr: Expr) -> Tensor:
@@ -63,23 +66,33 @@ def boxes(expr: Expr, budget: int) -> Iterator[Box]:
         yield everything
         return
     (_, rows), *rest = everything
-    if _reads_rows(expr, ((0, 1), *rest)):
-        budget = min(budget, LARGEST)
     step = max(1, rows)
-    while step > 1 and _cost(expr, ((0, step), *rest)) > budget:
+    while step > 1 and _is_large(expr, ((0, step), *rest), ((0, (step + 1) // 2), *rest), budget):
         step = (step + 1) // 2
     for start in range(0, rows, step):
         yield ((start, min(start + step, rows)), *rest)
 
 
-def _reads_rows(expr: Expr, box: Box) -> bool:
-    """True where ``box`` is made of whole rows of the sources, so that small blocks are read as fast."""
+def _is_large(expr: Expr, box: Box, half: Box, budget: int) -> bool:
+    """True where a block is to be halved: it takes more than ``budget`` bytes, or more than is fast while its
+    half would be read in pieces as large, or large enough."""
+    cost = _cost(expr, box)
+    return cost > budget or (cost > FAST and _piece(expr, half) >= min(PIECE, _piece(expr, box)))
+
+
+def _piece(expr: Expr, box: Box) -> int:
+    """Bytes of a source that are read in one go for ``box``, the fewest of all sources."""
     if isinstance(expr, Take) and not isinstance(expr.entry.location, Derived):
-        return box[1:] == whole(expr)[1:]
-    if isinstance(expr, Take):
-        return _reads_rows(expr.entry.location.expr, box)  # type: ignore[union-attr]
-    needs = zip(expr.children, needed(expr, box), strict=True)
-    return all(_reads_rows(child, need) for child, need in needs if need is not None)
+        size = expr.spec.dtype.itemsize
+        for wanted, there in zip(reversed(sizes(box)), reversed(expr.spec.shape), strict=True):
+            size *= wanted
+            if wanted < there:
+                break
+        return size
+    children = [expr.entry.location.expr] if isinstance(expr, Take) else expr.children  # type: ignore[union-attr]
+    needs = [box] if isinstance(expr, Take) else needed(expr, box)
+    pieces = (_piece(c, need) for c, need in zip(children, needs, strict=True) if need is not None)
+    return min(pieces, default=PIECE)
 
 
 def _cost(expr: Expr, box: Box) -> int:

@@ -30,7 +30,7 @@ from remap.expr.nodes import (
 )
 from remap.types import Derived, Scattered, Span
 
-SMALLEST_RUN = 1024
+SMALLEST_RUN = 16 << 10
 """Bytes. Pieces below this cost more in system calls than computing the tensor does."""
 
 

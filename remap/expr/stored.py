@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 NEAR = 1 << 20
 """Bytes. A strided read fetches everything between its first and last element up to this size."""
 
+GAP = 8 << 10
+"""Bytes between rows that are read and thrown away, since that takes less time than a call for each row."""
+
 
 def read(take: Take, box: Box) -> Raw:
     """The raw elements of a box. Raises UsageError where only the key list is known, Damaged where a file
@@ -32,7 +35,9 @@ def read(take: Take, box: Box) -> Raw:
     strides = row_major(spec.shape)
     if isinstance(where, Location):
         strides = where.strides if where.strides is not None else strides
-        bytes_ = ranges.Stream([Span(where.file, where.offset, _reach(spec, strides))])
+        bytes_ = ranges.Stream(
+            [Span(where.file, where.offset, _cover(spec.shape, strides) * spec.dtype.itemsize)]
+        )
     else:
         bytes_ = ranges.Stream(list(where.spans))
     first = sum(a * s for (a, _), s in zip(box, strides, strict=True))
@@ -40,37 +45,44 @@ def read(take: Take, box: Box) -> Raw:
         return _strided(files, spec, first * spec.dtype.itemsize, sizes_of(box), strides)
 
 
-def _reach(spec: TensorSpec, strides: tuple[int, ...]) -> int:
-    """Bytes from the first element to the end of the last."""
-    return (1 + sum((n - 1) * s for n, s in zip(spec.shape, strides, strict=True))) * spec.dtype.itemsize
-
-
 def _strided(
     files: _Files, spec: TensorSpec, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]
 ) -> Raw:
-    """Elements at ``offset + sum(i * stride)``: one read where they lie near, else row by row."""
+    """Elements at ``offset + sum(i * stride)``: with all between them where they lie near, else apart."""
     import numpy as np
 
     from remap.expr.arrays import raw_type
 
-    raw = raw_type(spec.dtype)
-    out = np.empty(sizes, raw)
+    raw, size = raw_type(spec.dtype), spec.dtype.itemsize
     if not prod(sizes):
-        return out
-    size = spec.dtype.itemsize
-    cover = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    if not sizes or cover * size <= max(NEAR, 2 * prod(sizes) * size):
+        return np.empty(sizes, raw)
+    cover = _cover(sizes, strides)
+    if cover == prod(sizes) or cover * size <= NEAR:
         near = np.empty(cover, raw)
         files.read(near.view(np.uint8).data, offset)
         return np.lib.stride_tricks.as_strided(near, sizes, [s * size for s in strides])
-    if strides[1:] == row_major(sizes)[1:]:
-        rows = out.reshape(sizes[0], -1).view(np.uint8)
-        for i, row in enumerate(rows):
+    out = np.empty(sizes, raw)
+    rows = _rows_at_once(sizes, strides, size)
+    if rows == 1 and strides[1:] == row_major(sizes)[1:]:
+        for i, row in enumerate(out.reshape(sizes[0], -1).view(np.uint8)):
             files.read(row.data, offset + i * strides[0] * size)
         return out
-    for i in range(sizes[0]):
-        out[i] = _strided(files, spec, offset + i * strides[0] * size, sizes[1:], strides[1:])
+    for i in range(0, sizes[0], rows):
+        some = (min(rows, sizes[0] - i), *sizes[1:]) if rows > 1 else sizes[1:]
+        there = offset + i * strides[0] * size
+        out[i : i + rows] = _strided(files, spec, there, some, strides if rows > 1 else strides[1:])
     return out
+
+
+def _cover(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last."""
+    return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+
+
+def _rows_at_once(sizes: tuple[int, ...], strides: tuple[int, ...], size: int) -> int:
+    """How many rows are read with the gaps between them; 1 where that would be more than a call costs."""
+    gap = strides[0] - _cover(sizes[1:], strides[1:])
+    return max(1, NEAR // (max(1, strides[0]) * size)) if gap * size <= GAP else 1
 
 
 class _Files:
