@@ -156,7 +156,7 @@ def _local_groups(source: Source, metadata: Metadata) -> list[list[int]]:
         if key in source.local
         for n in flat.shapes
     }
-    return [list(dict.fromkeys(unit[i] for i in group if i in unit)) for group in source.state.groups]
+    return [sorted({unit[i] for i in group if i in unit}) for group in source.state.groups]
 
 
 def lines_of(moments: Named, metadata: Metadata) -> dict[str, dict[str, Line]]:

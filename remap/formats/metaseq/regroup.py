@@ -146,9 +146,18 @@ class Regroup:
         metadata = metadata or units_of(named[MODEL], self.partition, self.tied, like.shards[0].path)
         trees = {}
         for place, tensors in named.items():
-            order = like.trees[place].order if like.sharded else _order(metadata, tensors)
+            order = like.trees[place].order if like.sharded else self._order(like, metadata, tensors)
             trees[place] = flattened(tensors, metadata, order)
         return trees, metadata
+
+    def _order(self, like: Part, metadata: Metadata, tensors: Mapping[str, Expr]) -> list[str]:
+        """Sharded tensors and buffers in the order of the modules, which is the optimizer's, too."""
+        if any(list(f.shapes) != [k] for k, f in metadata.flats.items()):
+            return _in_units(metadata, tensors)
+        if self._optimizers is None or self._optimizers[like.number].unnamed:
+            return list(tensors)
+        number = mo.source_of(like, self._optimizers[like.number], metadata).local
+        return sorted(tensors, key=lambda n: number.get(n, len(number)))
 
     def _cut(
         self, tree: Tree, place: Place, like: Part, metadata: Metadata | None, shard: int
@@ -226,7 +235,7 @@ def _own(part: Part, shard: int, place: Place, key: str) -> Entry:
     return held[key] if key in held else part.shards[0].trees[place][key]
 
 
-def _order(metadata: Metadata, tensors: Mapping[str, Expr]) -> list[str]:
+def _in_units(metadata: Metadata, tensors: Mapping[str, Expr]) -> list[str]:
     """Flat tensors and buffers in the order of the modules: a buffer comes after the flat tensor of the
     innermost unit that it lies in."""
     inside = {*metadata.names, *metadata.aliases}
