@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remap.adapters.expected import on_base
 from remap.api import Rules, Source, catalog, load_packs, plan
 from remap.audit import audit as run_audit
 from remap.audits.baseline import read as read_baseline
@@ -81,7 +82,7 @@ def audit(
     )
     return run_audit(
         found,
-        target,
+        target if made else on_base(found, target),
         made,
         with_packs(load_policy(policy), load_packs(packs)),
         baseline=read_baseline(Path(baseline)) if baseline else None,

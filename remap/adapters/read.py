@@ -29,8 +29,24 @@ OWN = "remap.adapter.json"
 def read(source: Source, *, at: str | None = None) -> Adapter:
     """The adapter at ``source``: a folder, a file, a checkpoint of a wrapped model. Raises InputError."""
     found = catalog(source, at=at)
+    adapter = recognised(found)
+    if adapter is None:
+        raise NotACheckpoint(
+            "no tensor of an adapter is in it",
+            where=found.asked or found.root,
+            problems=[str(f) for f in found.files],
+            remedy=f"remap knows the adapters of {', '.join(d.title for d in registry.dialects())}",
+        )
+    return adapter
+
+
+def recognised(found: Catalog) -> Adapter | None:
+    """The adapter in a catalog, None where there is none. Raises Damaged for a broken configuration."""
+    best = _best(found)
+    if best is None:
+        return None
+    dialect, tensors = best
     config = read_config(found)
-    dialect, tensors = _recognised(found)
     if dialect.name == "peft":
         tensors += _named_by(config, found, tensors)
     tensors += _alphas(found, tensors)
@@ -63,19 +79,12 @@ def read_json(path: Path) -> Mapping[str, object]:
     return config
 
 
-def _recognised(found: Catalog) -> tuple[Dialect, list[AdapterTensor]]:
+def _best(found: Catalog) -> tuple[Dialect, list[AdapterTensor]] | None:
     best: tuple[Dialect, list[AdapterTensor]] | None = None
     for dialect in registry.dialects():
         tensors = [replace(t, key=k) for k in found.entries if (t := dialect.parse(unwrap(k)))]
         if tensors and (best is None or len(tensors) > len(best[1])):
             best = dialect, tensors
-    if best is None:
-        raise NotACheckpoint(
-            "no tensor of an adapter is in it",
-            where=found.asked or found.root,
-            problems=[str(f) for f in found.files],
-            remedy=f"remap knows the adapters of {', '.join(d.title for d in registry.dialects())}",
-        )
     return best
 
 

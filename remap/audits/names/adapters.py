@@ -17,7 +17,7 @@ _ADAPTER = re.compile(
     r"(?:^|\.)(?:"
     r"lora_(?:A|B|E|embedding_A|embedding_B|magnitude_vector|bottleneck|dropout|down|up|mid|a|b|ranknum)"
     r"|(?:randlora|vera|road|hra|oft|boft|hada|lokr|vblora|fourierft|shira|c3a|miss|bone|waveft|delora|gralora)_\w+"
-    r"|ia3_l|dora_scale|loha_\w+|ranknum|trainable_tokens_\w+|token_adapter"
+    r"|ia3_l|dora_scale|ln_tuning_layers|loha_\w+|ranknum|trainable_tokens_\w+|token_adapter"
     r"|adapters?|adapter_scale|adapter_layers?|adaption_\w+|side_adapter"
     r"|prompt_embeddings|prompt_encoder|prefix_encoder|prefix_tokens|soft_prompts?|modules_to_save"
     r")(?:\.|$)"
