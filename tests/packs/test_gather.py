@@ -88,9 +88,10 @@ def test_sizes_are_parameters() -> None:
     keys = {f"0.{n}.weight": "f16[8,8]" for n in "qkv"}
     plan = make_plan(catalog(keys, {"num_attention_heads": 4}), [the])
     assert [t.entry.key for t in takes(plan.outputs[0].expr)] == ["0.k.weight", "0.v.weight", "0.q.weight"]
-    with pytest.raises(PlanError) as e:
+    with pytest.raises(PlanError, match="parameters without a value") as e:
         make_plan(catalog(keys), [the])
-    assert "heads, which has no value" in e.value.problems[0]
+    assert e.value.problems[0] == "heads: config.json has no num_attention_heads"
+    assert e.value.remedy == "give it: -p heads=..."
 
 
 def test_one_tensor_under_two_names() -> None:

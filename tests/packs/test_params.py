@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from packs.language import catalog, renamed, renames, rules
+from packs.language import catalog, pack, renamed, renames, rules
 
-from remap.errors import PlanError, UsageError
+from remap.errors import PackError, PlanError, UsageError
 from remap.plan import make_plan
 
 LAYERS = """
@@ -51,7 +51,7 @@ def test_without_a_value_the_rule_that_needs_it_says_what_was_tried() -> None:
     assert e.value.remedy == "give it: -p layers=..."
 
 
-@pytest.mark.parametrize("value", ["many", "-1", "1.5", "²"])
+@pytest.mark.parametrize("value", ["many", "--1", "1.5", "²"])
 def test_a_number_must_be_one(value: str) -> None:
     with pytest.raises(UsageError, match="no whole number"):
         renamed(rules(NORM, LAYERS), ["ln.w"], params={"layers": value})
@@ -86,3 +86,52 @@ def test_a_choice_may_be_empty_text() -> None:
     the = rules('- {id: r, from: "{prefix}layers.{x}", to: "l.{x}"}', prefix)
     assert renamed(the, ["layers.w"]) == {"layers.w": "l.w"}
     assert renamed(the, ["model.layers.w"]) == {"model.layers.w": "l.w"}
+
+
+def test_what_is_computed_may_be_computed_from_what_is_computed() -> None:
+    the = rules('- {id: r, from: "w", to: "{c}.w"}', "c: {value: b*2}\nb: {value: a+1}\na: {default: 3}")
+    assert renamed(the, ["w"]) == {"w": "8.w"}
+
+
+def test_parameters_in_a_circle_are_an_error_that_prints_it() -> None:
+    with pytest.raises(PackError, match="in a circle: b -> c -> b") as e:
+        rules('- {id: r, from: "w", to: "{a}.w"}', "a: {value: b}\nb: {value: c+1}\nc: {value: b-1}")
+    assert e.value.where == "test.yaml:7"
+
+
+@pytest.mark.parametrize(
+    ("param", "message"),
+    [
+        ("{value: b-5}", r"\(b-5\), parameter a of test/pack: -2 is less than 0"),
+        ("{value: b//z}", r"parameter a of test/pack: \(b//z\): division by 0, with b = 3, z = 0"),
+        ("{or_count: 'w.{i:int}', min: 4}", "w.{i:int}, parameter a of test/pack: 1 is less than 4"),
+        ("{or_shape: {key: 'w.0', dim: 1}, min: 9}", "w.0, parameter a of test/pack: 4 is less than 9"),
+    ],
+)
+def test_every_value_is_checked_wherever_it_comes_from(param: str, message: str) -> None:
+    the = rules('- {id: r, from: "w.0", to: "{a}.w"}', f"a: {param}\nb: {{default: 3}}\nz: {{default: 0}}")
+    with pytest.raises(UsageError, match=message):
+        renamed(the, ["w.0"])
+
+
+def test_what_was_tried_is_said_for_choices_and_for_what_is_computed() -> None:
+    params = (
+        "k: {choices: [a, b], or_present: {a: 'x.**', b: 'y.**'}}\nn: {value: m*2}\nm: {from_config: size}"
+    )
+    the = rules('- {id: r, from: "w", to: "{k}.{n}.w"}', params)
+    with pytest.raises(PlanError) as e:
+        renamed(the, ["w"])
+    assert e.value.problems[:2] == (
+        "k: no key matches x.**, no key matches y.**",
+        "n: (m*2) needs m (config.json has no size)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [("{}", "split: no parameter is called 'n'"), ("{n: {choices: [x]}}", "'n' is a name, no number")],
+)
+def test_the_sizes_of_an_op_are_parameters_that_are_numbers(params: str, message: str) -> None:
+    rule = '{id: r, from: "w", to: ["a", "b"], do: {split: {sizes: [n, n]}}}'
+    with pytest.raises(PackError, match=message):
+        pack(f"params: {params}\nstages: [{{rules: [{rule}]}}]\n")

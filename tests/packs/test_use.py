@@ -38,6 +38,12 @@ def test_parameters_are_set_for_what_is_used_inversely(folder: Path) -> None:
     assert renamed(the, ["b.5"]) == {"b.5": "a.2"}
 
 
+def test_parameters_are_set_for_what_a_used_pack_uses(folder: Path) -> None:
+    user(folder, "[{use: shift.yaml}]")
+    the = load(user(folder, "[{use: user.yaml, with: {by: 5}}]", "outer.yaml"))
+    assert renamed(the, ["a.3"]) == {"a.3": "b.8"}
+
+
 def test_an_inverse_of_an_inverse_is_the_pack(folder: Path) -> None:
     user(folder, "[{use: shift.yaml, inverse: true}]")
     the = load(user(folder, "[{use: user.yaml, inverse: true}]", "twice.yaml"))

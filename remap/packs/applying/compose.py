@@ -97,7 +97,7 @@ class Run:
         for stage in _ordered(pack, direction):
             if isinstance(stage, UseStage):
                 if values.hold(stage.when):
-                    self._pack(stage.pack, _toward(stage, direction), table, stage.given)
+                    self._pack(stage.pack, _toward(stage, direction), table, {**stage.given, **with_})
             elif isinstance(stage, UnwrapStage):
                 self._stage(run, self._unwrap(run, stage, table), table)
             else:
@@ -211,7 +211,7 @@ def _accepts(
         if isinstance(stage, UseStage):
             if not values.hold(stage.when):
                 continue
-            after = _accepts(stage.pack, _toward(stage, direction), keys, given, stage.given)
+            after = _accepts(stage.pack, _toward(stage, direction), keys, given, {**stage.given, **with_})
             if after is None:
                 return None
             keys = after

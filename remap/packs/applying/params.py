@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from remap.errors import PlanError, UsageError
+from remap.errors import PackError, PlanError, UsageError
 from remap.ops import arithmetic
 from remap.packs.language.pack import Pack, Param, When
 from remap.packs.language.schema import suggestion
@@ -63,19 +63,36 @@ def resolve(
     ``specs`` gives those of the keys by place; without them no parameter comes from a shape.
     """
     done = Resolved()
-    # What is computed from others comes last.
-    for name, param in sorted(pack.params.items(), key=lambda p: p[1].value is not None):
-        found = _find(pack, param, keys, given, with_, specs)
-        if found is None and param.value is not None and arithmetic.names(param.value) <= done.numbers.keys():
-            found = arithmetic.evaluate(param.value, done.numbers), f"{param.value}"
-        if found is None:
-            done.missing[name] = _why(param)
-            continue
-        value, origin = found
-        done.spelled[name] = value
-        done.origins[name] = origin
-        done.values[name] = param.choices[str(value)] if param.choices else value
+    waiting = dict(pack.params)
+    while waiting:
+        ready = [p for p in waiting.values() if p.value is None or _needs(p).isdisjoint(waiting)]
+        for param in ready:
+            del waiting[param.name]
+            found = _find(pack, param, keys, given, with_, specs) or _computed(pack, param, done)
+            if found is None:
+                done.missing[param.name] = _why(param, done.missing)
+                continue
+            value, done.origins[param.name] = found
+            done.spelled[param.name] = value
+            done.values[param.name] = param.choices[str(value)] if param.choices else value
     return done
+
+
+def _needs(param: Param) -> frozenset[str]:
+    """The parameters that its value is computed from."""
+    return frozenset() if param.value is None else arithmetic.names(param.value)
+
+
+def _computed(pack: Pack, param: Param, done: Resolved) -> tuple[int | str, str] | None:
+    """Its value, worked out of those of others."""
+    if param.value is None or not _needs(param) <= done.numbers.keys():
+        return None
+    try:
+        number = arithmetic.evaluate(param.value, done.numbers)
+    except PackError as e:
+        given = ", ".join(f"{n} = {done.numbers[n]}" for n in sorted(_needs(param)))
+        raise UsageError(f"{e.what}, with {given}", where=f"parameter {param.name} of {pack.name}") from None
+    return _typed(pack, param, number, str(param.value)), str(param.value)
 
 
 def _find(
@@ -101,11 +118,11 @@ def _find(
     for template in param.or_count:
         count = distinct(template, keys)
         if count:
-            return count, f"counted {template.text}"
+            return _typed(pack, param, count, template.text), f"counted {template.text}"
     for template, dim in param.or_shape:
         size = None if specs is None else _size(template, dim, keys, specs)
         if size is not None:
-            return size, f"dimension {dim} of {template.text}"
+            return _typed(pack, param, size, template.text), f"dimension {dim} of {template.text}"
     for choice, templates in param.or_present.items():
         for template in templates:
             if distinct(template, keys, most=1):
@@ -145,7 +162,7 @@ def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
             )
         return str(value)
     text = str(value)
-    if isinstance(value, bool) or not text.isascii() or not text.isdigit():
+    if isinstance(value, bool) or not text.isascii() or not text.removeprefix("-").isdigit():
         raise UsageError(f"{value!r} is no whole number", where=where)
     if int(text) < param.minimum:
         raise UsageError(f"{text} is less than {param.minimum}", where=where)
@@ -161,11 +178,16 @@ def _at(config: Mapping[str, object], path: str) -> object:
     return value
 
 
-def _why(param: Param) -> str:
+def _why(param: Param, missing: Mapping[str, str]) -> str:
     tried = [f"config.json has no {p}" for p in param.from_config]
-    tried += [f"no key matches {t.text}" for t in (*param.or_count, *(t for t, _ in param.or_shape))]
-    if param.value is not None:
-        tried.append(f"{param.value} can't be computed")
+    tried += [f"no key matches {t.text}" for t in param.or_count]
+    tried += [f"{t.text} shows no one size of dimension {d}" for t, d in param.or_shape]
+    tried += [f"no key matches {t.text}" for several in param.or_present.values() for t in several]
+    lacking = sorted(n for n in _needs(param) if n in missing)
+    tried += [f"{param.value} needs {n} ({missing[n]})" for n in lacking]
+    names = sorted(n for n in _needs(param) if n not in missing)
+    if names and not lacking:
+        tried.append(f"{param.value} needs numbers: {', '.join(names)}")
     return ", ".join(tried) or "it has no default"
 
 

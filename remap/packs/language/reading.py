@@ -149,7 +149,23 @@ def read_params(
     for param in params.values():
         for name in sorted(arithmetic.names(param.value) - params.keys() if param.value else ()):
             problems.add(param.line, f"parameter {param.name}: value: no parameter is called {name!r}")
+    _no_circles(params, problems)
     return params
+
+
+def _no_circles(params: Mapping[str, Param], problems: Problems) -> None:
+    """Note parameters that are computed from each other."""
+    needs = {p.name: arithmetic.names(p.value) for p in params.values() if p.value is not None}
+    while ready := [name for name, several in needs.items() if several.isdisjoint(needs)]:
+        for name in ready:
+            del needs[name]
+    if needs:
+        chain = [next(iter(needs))]
+        while len(set(chain)) == len(chain):
+            chain.append(min(n for n in needs[chain[-1]] if n in needs))
+        circle = chain[chain.index(chain[-1]) :]
+        what = f"parameters are computed from each other in a circle: {' -> '.join(circle)}"
+        problems.add(params[circle[0]].line, what)
 
 
 def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:

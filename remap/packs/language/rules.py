@@ -113,6 +113,7 @@ def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables
     kinds = {name: c for s in sources for name, c in s.captures.items()}
     targets = tuple(_target(t, params, tables, kinds) for t in _listed(raw.to))
     ops = read_ops(raw.do)
+    _sizes_exist(ops, params)
     _captures_agree(sources, targets, ops)
     rule = Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw, params))  # type: ignore[arg-type]
     if ops:
@@ -177,6 +178,15 @@ def _refs_exist(template: Template, params: Mapping[str, Param]) -> None:
                 raise PackError(
                     f"{template.text!r}: {e.param} carries no {e.field!r}{suggestion(e.field, fields)}"
                 )
+
+
+def _sizes_exist(ops: tuple[Op, ...], params: Mapping[str, Param]) -> None:
+    for op in ops:
+        for name in sorted(op.symbols):
+            if name not in params:
+                raise PackError(f"{op.name}: no parameter is called {name!r}{suggestion(name, list(params))}")
+            if params[name].choices:
+                raise PackError(f"{op.name}: the parameter {name!r} is a name, no number")
 
 
 def _captures_agree(

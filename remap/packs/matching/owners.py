@@ -23,7 +23,7 @@ class Bound:
 
     matchers  one a source; None for a source whose parameters have no value
     targets   what it writes
-    unbound   parameters without a value in the targets
+    unbound   parameters without a value in the targets and ops
     """
 
     rule: Rule
@@ -68,7 +68,8 @@ def _bind(rule: Rule, values: Mapping[str, object], params: Mapping[str, object]
         bound = source.bind(values)
         matchers.append(None if bound.unbound(params) else Matcher(bound))
     targets = tuple(t.bind(values) for t in rule.targets)
-    unbound = frozenset[str]().union(*(t.unbound(params) for t in targets))
+    sizes = frozenset[str]().union(*(o.symbols for o in rule.ops)) - values.keys()
+    unbound = sizes.union(*(t.unbound(params) for t in targets))
     return Bound(rule, tuple(matchers), targets, unbound)
 
 
