@@ -318,6 +318,12 @@ def _written(destination: Source) -> Catalog:
 
 
 def _replay(receipt: Receipt, source: Source, rules: Rules) -> Plan:
+    if any(step.pack == receipts.BY_ADAPTER for step in receipt.steps):
+        raise UsageError(
+            "it was made by remap adapter, of which the receipt alone can't do the work again",
+            where=receipt.source.name,
+            remedy="make it once more elsewhere, and compare: remap diff A B",
+        )
     packs = load_packs(rules) or [load(step.pack) for step in receipt.steps]
     if [p.digest for p in packs] != [s.digest for s in receipt.steps]:
         raise UsageError(

@@ -21,6 +21,8 @@ from remap.version import __version__
 
 RECEIPT = "remap.receipt.json"
 VERSION = 1
+BY_ADAPTER = "remap adapter"
+"""The step of an output that packs alone did not make: of two sources, or of an adapter."""
 
 
 class Tensor(msgspec.Struct, frozen=True):

@@ -18,11 +18,15 @@ from remap.formats import registry
 from remap.formats.base import Format, Literal, OutFile, WriteOptions
 from remap.formats.companions import carried
 from remap.output import How, What, write_output
-from remap.plan import Plan
-from remap.receipt import Receipt
+from remap.plan import Plan, Step
+from remap.receipt import BY_ADAPTER, Receipt
 from remap.types import Entry
+from remap.version import __version__
 
 NAME = "adapter_model.safetensors"
+_MODEL_S = ("config.json", "generation_config.json")
+"""Beside an adapter they would make its folder a model's."""
+_STEP = Step(BY_ADAPTER, __version__, "", False, {})
 
 
 def write_adapter(
@@ -44,9 +48,11 @@ def write_adapter(
     single = path.suffix in SUFFIXES
     fmt = registry.get(SUFFIXES.get(path.suffix, "safetensors"))
     tensors = {o.key: o.expr for o in plan.outputs}
-    files = fmt.lay_out(tensors, plan.catalog, WriteOptions(name=path.name if single else NAME))
+    fresh = replace(plan.catalog, native=None)  # nothing of its file is carried along
+    files = fmt.lay_out(tensors, fresh, WriteOptions(name=path.name if single else NAME))
     if not single:
-        files = [*carried(plan.catalog.companions), *_config(config, name), *files]
+        beside = tuple(p for p in plan.catalog.companions if p.name not in _MODEL_S)
+        files = [*carried(beside), *_config(config, name), *files]
     return _write(plan, fmt, files, single, path, how)
 
 
@@ -60,7 +66,7 @@ def write_model(
     tag: str | None = None,
 ) -> Receipt:
     """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``."""
-    fresh = replace(plan, catalog=replace(plan.catalog, native=None))  # nothing of its file is carried along
+    fresh = replace(plan, catalog=replace(plan.catalog, native=None))
     fmt, files = layout(fresh, destination, to=to, shard_size=shard_size, tag=tag)[:2]
     return _write(plan, fmt, files, Path(destination).suffix in SUFFIXES, Path(destination), how)
 
@@ -83,4 +89,4 @@ def _write(
         (root,) = fmt.find(path)
         return fmt.open(root).entries
 
-    return write_output(plan, what, destination, how, reopen)
+    return write_output(replace(plan, steps=(*plan.steps, _STEP)), what, destination, how, reopen)
