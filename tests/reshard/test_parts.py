@@ -3,6 +3,8 @@ are faults of metaseq's scripts: see ``test_faults``."""
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 import torch
 from formats.metaseq.samples import (
@@ -116,8 +118,17 @@ def test_metadata_fits_the_parts_that_it_lies_beside(tmp_path):
                 assert state["model"][full].shape == shape
 
 
+@pytest.fixture
+def few_files():
+    """A process that may have 200 files open, as many as some systems give."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.parametrize(("parts", "shards"), [(4, 1), (2, 256)])
-def test_the_published_examples(tmp_path, parts, shards):
+def test_the_published_examples(tmp_path, parts, shards, few_files):
     """2.7B: four parts, merged into one; 6.7B: two parts of 256 shards, each merged into one and back."""
     truth = make(tmp_path / "raw", parts=parts, shards=shards, layers=1, dtype=torch.float16)
     reshard(truth.first, tmp_path / "merged", fsdp=1, unflatten=True)
