@@ -88,7 +88,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 @pytest.fixture(scope="session")
 def zero_runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A folder with what real DeepSpeed saved under ZeRO on two processes (``judges.zero_training.CASES``):
-    ``<case>`` is a checkpoint, ``<case>.truth.N`` what rank N's live engine held, ``losses.json`` how it went on.
+    ``<case>`` is a checkpoint, ``<case>.truth.N`` what rank N's live engine held, ``losses.json`` its losses
+    from there on.
 
     Workers share it, and tests only read it.
     """
