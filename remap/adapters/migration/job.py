@@ -35,6 +35,7 @@ class Job:
     plan      of the base's keys
     whole     all of the base's keys are known
     problems  what can't be carried, a line each; the carriers add to it
+    notes     what is to be known, likewise
     """
 
     adapter: Adapter
@@ -42,6 +43,7 @@ class Job:
     plan: Plan
     whole: bool
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def of(self, *kinds: str) -> dict[str, Place]:
         """Places of some kinds by the base's key."""

@@ -70,11 +70,15 @@ def migrated(
             problems=job.problems,
             remedy="merge it into its base (remap adapter merge), and convert what comes of that",
         )
+    if not carried:
+        raise PlanError("nothing of the adapter is left", where=adapter.catalog.root, problems=job.notes)
     config = configured(job, found, base_name)
     outputs = tuple(_output(c) for c in carried)
     _check_unique(adapter, outputs)
     plain = all(r.alpha == r.rank for r in found.ranked) and not config.get("use_rslora")
-    return Migrated(Plan(adapter.catalog, outputs, steps=plan.steps, notes=plan.notes), config, plain)
+    return Migrated(
+        Plan(adapter.catalog, outputs, steps=plan.steps, notes=(*plan.notes, *job.notes)), config, plain
+    )
 
 
 def _check_dialect(adapter: Adapter) -> None:

@@ -60,15 +60,20 @@ def low_rank(job: Job) -> list[Ranked]:
     places = job.of("lora", "experts", "embedding")
     changes = _Changes(job)
     found = []
+    left: set[str] = set()
     for output, mine in job.readers(places):
+        given = changes.of(mine)
         try:
-            ranked = _ranked(job, output, mine, changes.of(mine))
+            ranked = _ranked(job, output, mine, given)
+            left.update(k for k, d in given.items() if follow(output.expr, {k: d}.get).terms)
         except (NotLowRank, UsageError) as e:
             rule = f" (rule {output.rule})" if output.rule else ""
             job.problems.append(f"{' and '.join(p.key for p in mine)} -> {output.key}{rule}: {e}")
             continue
         if ranked:
             found.append(ranked)
+    if not job.problems:
+        job.notes.extend(f"{k}: the packs cut away what the adapter changes" for k in places if k not in left)
     return found
 
 
