@@ -9,8 +9,11 @@ from remap.adapters.model import Adapter
 from remap.audits.names.wrappers import unwrap
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Wraps
+from remap.dialects.peft import TOKENS
 from remap.dialects.wrapping import Around, bare
 from remap.errors import UsageError
+from remap.expr import Take
+from remap.verify import digest
 
 SHARED = ("vera_A", "vera_B", "pvera_A", "pvera_B")
 """Projections that all modules share: the model's state dict has them in each."""
@@ -54,8 +57,13 @@ def choose(found: Adapter, name: str | None = None) -> Chosen:
 def _once(tensors: Iterable[AdapterTensor], found: Adapter) -> Iterable[AdapterTensor]:
     """Without second names of one tensor, and without what PEFT does not save."""
     mine = {t.key for t in tensors}
+    tokens: set[str] = set()
     for t in tensors:
         again = found.dialect.startswith("magma") and found.catalog.aliases.get(t.key) in mine
+        if t.leaf.startswith(TOKENS):  # a head that is tied to the embedding has the very same
+            values = digest(Take(found.catalog.entries[t.key]))
+            again = values in tokens
+            tokens.add(values)
         if not again and not (t.module and t.leaf in SHARED) and t.leaf != "ranknum":
             yield t
 

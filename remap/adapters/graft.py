@@ -19,9 +19,10 @@ from remap.adapters.own import around_of
 from remap.adapters.read import read
 from remap.adapters.shapes import misfits
 from remap.adapters.write import write_model
+from remap.audits.names.ties import embedding_of
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Dialect, Wraps
-from remap.dialects.peft import PROMPTS, WRAPPER
+from remap.dialects.peft import PROMPTS, TOKENS, WRAPPER
 from remap.dialects.wrapping import Around, bare, wrapped
 from remap.dtypes import dtype
 from remap.errors import UsageError
@@ -65,10 +66,13 @@ def graft(
     more = _trained(part, others)
     dialect = _in_model(part)
     tensors = [_named(t, part, name) for t in part.tensors]
-    around = around_of(part.config) or dict(dialect.around(tensors))  # type: ignore[attr-defined]
+    around = around_of(part.config) or dialect.around(tensors)  # type: ignore[attr-defined]
     target = Target(dialect, around)
     source, notes = fitted(api.catalog(base), target, rules, params or {})
     weights = bare_names(source, target)
+    again = _tied(tensors, source.catalog, weights)
+    around = {**around, **dialect.around(again)}  # type: ignore[attr-defined]
+    tensors += again
     _check_fit(part, {k: o.expr.spec for k, o in weights.items()}, source)
     outputs: dict[str, Output] = {}
     for key, o in weights.items():
@@ -120,6 +124,21 @@ def _named(t: AdapterTensor, part: Adapter, name: str) -> AdapterTensor:
         return t
     front = WRAPPER if t.module else WRAPPER[:1]
     return replace(t, adapter=name, wrapper=".".join(front))
+
+
+def _tied(tensors: Iterable[AdapterTensor], base: Catalog, weights: Iterable[str]) -> list[AdapterTensor]:
+    """Trained tokens once more, for the output head that is tied to the embedding: PEFT wraps both. Source:
+    peft 0.21 ``utils/other.py`` (``set_additional_trainable_modules``)."""
+    if not base.config.get("tie_word_embeddings"):
+        return []
+    keys = list(weights)
+    heads = {h: embedding_of(h, keys) for h in keys if embedding_of(h, keys)}
+    return [
+        replace(t, module=head.removesuffix(".weight"))
+        for t in tensors
+        for head, embedding in heads.items()
+        if t.leaf.startswith(TOKENS) and embedding == f"{t.module}.weight"
+    ]
 
 
 def _adapted(part: Adapter, tensors: Iterable[AdapterTensor], dialect: Dialect) -> Iterator[Output]:
