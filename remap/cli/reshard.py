@@ -13,7 +13,8 @@ from remap.cli import options, terminal
 @options.source
 @options.destination
 @click.option("--fsdp", type=click.IntRange(1), metavar="N", help="Shards of every part; ranks.")
-@click.option("--tp", type=click.IntRange(1), metavar="N", help="Model parts.")
+@options.tp
+@options.pp
 @click.option("--unflatten", is_flag=True, help="Tensors under their own names instead of flat ones.")
 @options.optimizer
 @click.option("--dtype", metavar="TYPE", help="Cast floating-point weights: f16, bf16, f32, ...")
@@ -30,6 +31,7 @@ from remap.cli import options, terminal
     show_default=True,
     help="Copies that differ between model parts: refuse them, or take part 0's.",
 )
+@options.merging
 @options.writing
 @options.as_json
 def command(
@@ -37,16 +39,18 @@ def command(
     destination: Path,
     fsdp: int | None,
     tp: int | None,
+    pp: int | None,
     unflatten: bool,
     optimizer: bool,
     dtype: str | None,
     optimizer_dtype: str | None,
     partition: Path | None,
     replicas: str,
+    merged: options.Merging,
     writing: options.Writing,
     as_json: bool,
 ) -> None:
-    """Cut a checkpoint anew: other FSDP shards, other model parts, or unflattened.
+    """Cut a checkpoint anew: other FSDP shards, other model parts, or unflattened; other ranks and stages.
 
     SOURCE is any file of the checkpoint: of metaseq or fairscale, of a DCP folder, of torch FSDP's rank files
     (which become a DCP folder). DESTINATION is a folder, or one .pt file where one is written. The
@@ -60,6 +64,7 @@ def command(
             destination,
             fsdp=fsdp,
             tp=tp,
+            pp=pp,
             unflatten=unflatten,
             optimizer=optimizer,
             dtype=dtype,
@@ -67,6 +72,7 @@ def command(
             partition=partition,
             replicas=replicas,
             progress=progress,
+            **merged,
             **writing,
         )
     if as_json:

@@ -2,12 +2,15 @@
 
     metaseq  FSDP shards and model parts of metaseq and fairscale
     ranks    DCP folders, and the files that the ranks of torch's FSDP saved
+    parallel tensor-parallel ranks and pipeline stages of DeepSpeed
 
 Names don't change, so there are no packs and no plan of rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from remap.dtypes import dtype as find_dtype
@@ -15,12 +18,19 @@ from remap.errors import InputError, NotACheckpoint
 from remap.formats import registry
 from remap.formats.foreign import describe
 from remap.output import Begin, How
+from remap.parallel import AS_FOUND, Settings
 from remap.receipt import Receipt
-from remap.reshard import metaseq, ranks
+from remap.reshard import metaseq, parallel, ranks
 from remap.reshard.wanted import Wanted
 from remap.stream import MEMORY
 
-CUT = {"metaseq": metaseq.recut, "dcp": ranks.recut, "torch-fsdp": ranks.recut}
+CUT = {
+    "metaseq": metaseq.recut,
+    "dcp": ranks.recut,
+    "torch-fsdp": ranks.recut,
+    "deepspeed-pipeline": parallel.recut,
+    "deepspeed": parallel.recut,
+}
 """Format -> what cuts checkpoints of it."""
 
 
@@ -30,12 +40,15 @@ def reshard(
     *,
     fsdp: int | None = None,
     tp: int | None = None,
+    pp: int | None = None,
     unflatten: bool = False,
     optimizer: bool = True,
     dtype: str | None = None,
     optimizer_dtype: str | None = None,
     partition: str | Path | None = None,
     replicas: str = "agree",
+    params: Mapping[str, str] | None = None,
+    settings: Settings = AS_FOUND,
     jobs: int | None = None,
     memory: int = MEMORY,
     sync: bool = False,
@@ -45,12 +58,14 @@ def reshard(
     """Write the checkpoint at ``source`` with other shards or parts, whole and checked, or nothing.
 
     fsdp       shards of every part, ranks of a DCP folder; as many as there are without it
-    tp         model parts; as many as there are without it
+    tp         model parts, tensor-parallel ranks; as many as there are without it
+    pp         pipeline stages of DeepSpeed; as many as there are without it
     unflatten  tensors under their own names instead of flat ones; one shard
     optimizer  False leaves the optimizer's state behind
     dtype      of weights and running averages; ``optimizer_dtype`` of moments; floats only
     partition  a YAML file that says how further names are divided over parts
     replicas   "agree" refuses copies that differ between parts, "first" takes part 0's
+    params     of the layout that says how ranks divide tensors; ``settings``: which it is
 
     The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
     one to be written. Raises InputError, UsageError.
@@ -65,6 +80,8 @@ def reshard(
         optimizer_dtype=find_dtype(optimizer_dtype) if optimizer_dtype else None,
         partition=Path(partition) if partition else None,
         replicas=replicas,
+        pp=pp,
+        settings=replace(settings, params=params or {}),
     )
     how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
     return CUT[name](root, Path(destination), wanted, how)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from remap.dtypes import DType
 from remap.formats.base import OutFile, TensorBytes
+from remap.parallel import AS_FOUND, Settings
 from remap.plan import Output, Plan
 from remap.types import Catalog
 
@@ -24,6 +25,8 @@ class Wanted:
     optimizer_dtype: DType | None = None
     partition: Path | None = None
     replicas: str = "agree"
+    pp: int | None = None
+    settings: Settings = AS_FOUND
 
 
 def plan_of(catalog: Catalog, files: Sequence[OutFile]) -> Plan:

@@ -49,6 +49,14 @@ OF_ONE_RANK = (
 _WORDS = ("0.word_embeddings.weight", "sequential.0.word_embeddings.weight")
 
 
+def extras_of(first: TorchFile | None) -> tuple[str, ...]:
+    """What a rank file holds that a fresh one does not: optimizer, arguments, random states."""
+    if first is None:
+        return ()
+    names = [k for k in first.keys if isinstance(k, str) and k not in MODULE_ONLY]
+    return tuple(k for k in names if first.plain(k) not in (None, [], {}))
+
+
 @dataclass(frozen=True)
 class Likeness:
     """The step folder that an output is made of, None where it is of another format.

@@ -19,7 +19,7 @@ from remap.expr import Expr
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.deepspeed.degrees import read_folder
-from remap.formats.deepspeed.likeness import MODULE_ONLY, likeness, rank_files_of
+from remap.formats.deepspeed.likeness import MODULE_ONLY, extras_of, likeness, rank_files_of
 from remap.formats.deepspeed.names import (
     LATEST,
     has_model,
@@ -77,7 +77,7 @@ class DeepSpeed:
             entries={},
             config={**read_config(path.parent), **neox_config(path, first)},
             opaque=tuple(sorted({name for f in read for name in f.opaque})),
-            extras=tuple(k for k in read[0].extras if k not in MODULE_ONLY),
+            extras=extras_of(first),
             companions=companions(path.parent),
             peek=read[0].peek,
         )

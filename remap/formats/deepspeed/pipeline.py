@@ -24,7 +24,7 @@ from remap.expr import Expr
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.deepspeed.degrees import layers_by_rank, read_folder
-from remap.formats.deepspeed.likeness import MODULE_ONLY, likeness, rank_files_of
+from remap.formats.deepspeed.likeness import extras_of, likeness, rank_files_of
 from remap.formats.deepspeed.names import (
     LATEST,
     layer_files,
@@ -78,7 +78,7 @@ class DeepSpeedPipeline:
             entries={},
             config={**read_config(path.parent), **neox_config(path, first)},
             opaque=tuple(sorted({name for table in read for f in table.values() for name in f.opaque})),
-            extras=tuple(_extras(first)),
+            extras=extras_of(first),
             companions=companions(path.parent),
             warnings=tuple(_warnings(path, ranks, first)),
         )
@@ -123,14 +123,6 @@ def _table(files: Mapping[int, TorchFile]) -> dict[str, Entry]:
         for i, file in files.items()
         for key, entry in file.entries.items()
     }
-
-
-def _extras(first: TorchFile | None) -> list[str]:
-    """What the rank files hold that a fresh one does not: optimizer, arguments, random states."""
-    if first is None:
-        return []
-    names = [k for k in first.keys if isinstance(k, str) and k not in MODULE_ONLY]
-    return [k for k in names if first.plain(k) not in (None, [], {})]
 
 
 def _warnings(path: Path, ranks: list[Path], first: TorchFile | None) -> list[str]:
