@@ -74,6 +74,24 @@ def test_names_and_headers_need_no_torch(tmp_path: Path) -> None:
         assert not remap(*command).intersection(HEAVY), command
 
 
+def test_adapters_need_no_torch(tmp_path: Path) -> None:
+    loaded(
+        "from pathlib import Path\nimport numpy as np\nfrom safetensors.numpy import save_file\n"
+        "from notebooks.demo import make_pythia\nroot = Path(sys.argv[1])\nmake_pythia(root / 'pythia')\n"
+        "q = 'base_model.model.gpt_neox.layers.0.attention.dense.lora_'\n"
+        "ones = {q + 'A.weight': np.ones((2, 64)), q + 'B.weight': np.ones((64, 2))}\n"
+        "save_file(ones, root / 'adapter.safetensors')\n",
+        tmp_path,
+    )
+    for command in (
+        ["graft", tmp_path / "pythia", tmp_path / "adapter.safetensors", "-o", tmp_path / "model"],
+        ["extract", tmp_path / "model", "-o", tmp_path / "again", "--set", "lora_alpha=2"],
+        ["extract", tmp_path / "model", "-o", tmp_path / "base", "--part", "base"],
+        ["migrate", tmp_path / "again", "-o", tmp_path / "d.safetensors", "--to", "diffusers"],
+    ):
+        assert not remap("adapter", *command).intersection(HEAVY), command
+
+
 def module_level_imports(tree: ast.Module) -> Iterator[str]:
     """Top-level names that are imported when the module is, functions and TYPE_CHECKING apart."""
     waiting: list[ast.AST] = [tree]

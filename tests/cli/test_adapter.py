@@ -1,0 +1,123 @@
+"""``remap adapter``, as it is typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from adapters import magma_models as magma
+from safetensors.torch import load_file, save_file
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """MAGMA's layer files, as DeepSpeed names them, with adapters and an image prefix in them."""
+    state = {
+        **magma.model(magma.FORMS["around"]).state_dict(),
+        "0.image_prefix.proj.weight": torch.ones(8, 4),
+    }
+    folder = tmp_path / "trained" / "global_step7"
+    folder.mkdir(parents=True)
+    for number in {k.partition(".")[0] for k in state}:
+        layer = {k.partition(".")[2]: v for k, v in state.items() if k.startswith(f"{number}.")}
+        torch.save(layer, folder / f"layer_{int(number):02d}-model_00-model_states.pt")
+    torch.save({"module": None, "dp_world_size": 1}, folder / "mp_rank_00_model_states.pt")
+    (folder.parent / "latest").write_text("global_step7")
+    return folder.parent
+
+
+def lora(folder, **config):
+    folder.mkdir()
+    front = "base_model.model.l.0.q"
+    state = {f"{front}.lora_A.weight": torch.rand(2, 4), f"{front}.lora_B.weight": torch.rand(4, 2)}
+    save_file(state, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, **config}))
+    return folder
+
+
+def test_layer_files_apart_and_together(remap, trained, tmp_path):
+    ran = remap("adapter", "extract", trained, "-o", tmp_path / "adapter")
+    assert (ran.code, ran.err) == (0, "")
+    assert "adapter: safetensors, 97 tensors in 2 files" in ran.out
+    ran = remap("adapter", "extract", trained, "-o", tmp_path / "base", "--part", "base")
+    assert (ran.code, ran.out.split(",")[0]) == (0, f"{tmp_path / 'base'}: deepspeed-pipeline")
+    ran = remap("adapter", "graft", tmp_path / "base", tmp_path / "adapter", "-o", tmp_path / "model")
+    assert (ran.code, ran.err) == (0, "")
+    assert remap("diff", tmp_path / "model", trained).code == 0
+    assert remap("verify", tmp_path / "model").code == 0
+
+
+def test_a_base_in_hugging_face_s_names_is_renamed_by_the_pack_that_fits(remap, pythia, tmp_path):
+    adapters = {
+        f"{n}.{part}.adapter.0.weight": torch.rand(16, 64)
+        for n in range(2, 6)
+        for part in ("attention", "mlp")
+    }
+    save_file(adapters, tmp_path / "a.safetensors")
+    to = ("--to", "deepspeed-pipeline")
+    ran = remap("adapter", "graft", pythia("fp32"), tmp_path / "a.safetensors", "-o", tmp_path / "model", *to)
+    assert (ran.code, ran.err) == (0, "note: fp32 is renamed by gpt_neox/hf-to-neox\n")
+    layer = torch.load(tmp_path / "model/global_step0/layer_03-model_00-model_states.pt", weights_only=True)
+    assert torch.equal(layer["mlp.adapter.0.weight"], adapters["3.mlp.adapter.0.weight"])
+    old = load_file(pythia("fp32") / "model.safetensors")["gpt_neox.layers.1.attention.dense.weight"]
+    assert torch.equal(layer["attention.attn_block.dense.weight"], old)
+    again = ("-r", "magma/from-hf", "--overwrite", "--json")
+    ran = remap(
+        "adapter", "graft", pythia("fp32"), tmp_path / "a.safetensors", "-o", tmp_path / "model", *to, *again
+    )
+    assert [s["pack"] for s in json.loads(ran.out)["steps"]] == ["magma/from-hf", "remap adapter"]
+
+
+def test_a_lora_in_kohya_s_words_and_back(remap, tmp_path):
+    source = lora(tmp_path / "lora", lora_alpha=8, target_modules=["q"])
+    assert remap("adapter", "migrate", source, "-o", tmp_path / "k.safetensors", "--to", "kohya").code == 0
+    assert load_file(tmp_path / "k.safetensors")["l_0_q.alpha"].item() == 8
+    ran = remap("adapter", "migrate", tmp_path / "k.safetensors", "-o", tmp_path / "p", "--to", "peft")
+    assert ran.code == 2
+    assert "l_0_q: no module is called that" in ran.err
+    (tmp_path / "base.json").write_text('{"l.0.q.weight": [[4, 4], "float32"]}')
+    base = ("--base", tmp_path / "base.json")
+    assert (
+        remap(
+            "adapter", "migrate", tmp_path / "k.safetensors", "-o", tmp_path / "p", "--to", "peft", *base
+        ).code
+        == 0
+    )
+    config = json.loads((tmp_path / "p/adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], config["target_modules"]) == (2, 8, ["l.0.q"])
+    assert remap("diff", tmp_path / "p", source).code == 0
+
+
+def test_settings_are_json_where_they_are_some(remap, tmp_path):
+    front = "base_model.model.q"
+    state = {
+        f"{front}.lora_A.default.weight": torch.rand(2, 4),
+        f"{front}.lora_B.default.weight": torch.rand(4, 2),
+    }
+    save_file(state, tmp_path / "m.safetensors")
+    ran = remap("adapter", "extract", tmp_path / "m.safetensors", "-o", tmp_path / "a")
+    assert ran.code == 2
+    assert "the tensors don't tell lora_alpha" in ran.err
+    more = ("--set", "lora_alpha=16", "--set", "use_rslora=true", "--set", "task_type=CAUSAL_LM")
+    assert remap("adapter", "extract", tmp_path / "m.safetensors", "-o", tmp_path / "a", *more).code == 0
+    config = json.loads((tmp_path / "a/adapter_config.json").read_text())
+    assert (config["lora_alpha"], config["use_rslora"], config["task_type"]) == (16, True, "CAUSAL_LM")
+
+
+def test_against_the_source_a_receipt_can_t_do_it_again(remap, tmp_path):
+    source = lora(tmp_path / "lora")
+    remap("adapter", "migrate", source, "-o", tmp_path / "d.safetensors", "--to", "diffusers")
+    assert remap("verify", tmp_path / "d.safetensors").code == 0
+    ran = remap("verify", tmp_path / "d.safetensors", "--against", source)
+    assert (ran.code, "made by remap adapter" in ran.err) == (2, True)
+
+
+def test_no_adapter_no_output(remap, tmp_path):
+    save_file({"w": torch.ones(2)}, tmp_path / "w.safetensors")
+    ran = remap("adapter", "extract", tmp_path / "w.safetensors", "-o", tmp_path / "out")
+    assert ran.code == 3
+    assert str(tmp_path / "w.safetensors") in ran.err
+    assert not (tmp_path / "out").exists()
+    ran = remap("adapter", "migrate", lora(tmp_path / "a"), "-o", tmp_path / "out", "--to", "nobody")
+    assert (ran.code, "use one of peft, kohya" in ran.err) == (2, True)
