@@ -86,6 +86,7 @@ def test_to_dcp_and_back_and_cut_again_is_the_identity(case, tmp_path):
         assert not same(a["model"], dict(b["model"]))
         for key in ("last_optimizer_state", "shard_metadata"):
             assert not same(a[key], b[key]), key
+        assert b["optimizer_history"][-1]["num_updates"] == 3  # of the weights' steps
 
 
 def test_moments_go_the_way_of_their_weights_through_a_pack(tmp_path):

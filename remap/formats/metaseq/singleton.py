@@ -8,11 +8,12 @@ that says in which order parameters count: ``remap reshard`` cuts it from there.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 
 from remap.errors import InputError
-from remap.expr import Expr
+from remap.expr import Expr, Take
 from remap.formats.base import OutFile, TensorBytes
 from remap.formats.follow import PARAMS, Followed, follow
 from remap.formats.metaseq.checkpoint import Checkpoint
@@ -26,7 +27,7 @@ from remap.formats.metaseq.write import Content, facts, file_key, write_like
 from remap.formats.torch.emit import emit
 from remap.formats.torch.file import read
 from remap.formats.torch.state import TorchFile
-from remap.types import Catalog
+from remap.types import Catalog, Location
 
 
 def singleton(
@@ -44,21 +45,45 @@ def singleton(
     if file is not None:
         out = write_like(file, name, Content({MODEL: tensors}, facts=facts(1, 1, 0, 0, flat=False)))
         return _renamed(out, name, file)
-    around: dict[str, object] = {
-        "cfg": _minimal(source.config),
-        "criterion": None,
-        "optimizer_history": [],
-        "task_state": {},
-        "extra_state": {},
-    }
     state = source.optimizer() if optimizer and source.optimizer else None
     if state is None:
-        return emit(name, tensors, around, at="model")
+        return emit(name, tensors, _around(source, 0), at="model")
     followed = follow(state, tensors)
+    around = _around(source, _updates(followed))
     metadata = _metadata(followed, tensors, source)
     numbers = {n: i for i, n in enumerate(metadata.names)}
     around |= {OPTIMIZER: _optimizer(followed, metadata, numbers), METADATA: fresh(metadata, {})}
     return replace(emit(name, tensors, around, at="model"), kept=(state.name,))
+
+
+def _around(source: Catalog, updates: int) -> dict[str, object]:
+    """What metaseq looks for beside the model, as of a run that begins after ``updates``. Source: metaseq
+    ``checkpoint_utils.py`` (``_upgrade_state_dict``), ``trainer.py`` (``load_checkpoint``)."""
+    return {
+        "cfg": _minimal(source.config),
+        "criterion": None,
+        "optimizer_history": [{"lr_scheduler_state": {"best": None}, "num_updates": updates}],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+
+
+def _updates(state: Followed) -> int:
+    """The number of steps that were taken: that of the first weight, or of a group; 0 where none says."""
+    held = [{**state.values.get(k, {}), **state.tensors.get(k, {})} for k in state.keys]
+    found = next((s["step"] for s in (*held, *state.groups) if "step" in s), 0)
+    if isinstance(found, (int, float)):
+        return int(found)
+    if (
+        isinstance(found, Take)
+        and isinstance(place := found.entry.location, Location)
+        and found.spec.numel == 1
+    ):
+        code = {"float32": "<f", "float64": "<d", "int64": "<q", "int32": "<i"}.get(found.spec.dtype.name)
+        with place.file.open("rb") as f:
+            f.seek(place.offset)
+            return int(struct.unpack(code, f.read(found.spec.nbytes))[0]) if code else 0
+    return 0
 
 
 def _optimizer(state: Followed, metadata: Metadata, numbers: Mapping[str, int]) -> dict[str, object]:

@@ -32,6 +32,21 @@ def test_four_parts_of_two_shards_and_back_give_the_same_logits(tmp_path):
     assert torch.equal(model(tokens).logits, back(tokens).logits)
 
 
+def test_what_metaseq_reads_before_it_builds_a_model_is_there(tmp_path):
+    """``checkpoint_utils.py``: ``_upgrade_state_dict`` indexes the last of the history and the iterator,
+    ``load_model_ensemble_and_task`` asks ``cfg.model.arch`` and ``cfg.common.model_parallel_size``."""
+    model = {"model.decoder.embed_tokens.weight": torch.ones(4, 2)}
+    torch.save(model, tmp_path / "pytorch_model.bin")
+    remap.convert(tmp_path / "pytorch_model.bin", tmp_path / "out", to="metaseq")
+    state = load(tmp_path / "out" / "reshard.pt")
+    last = state["optimizer_history"][-1]
+    assert (last["num_updates"], last["lr_scheduler_state"]) == (0, {"best": None})
+    assert state["extra_state"]["train_iterator"] == {"epoch": 1, "iterations_in_epoch": 0}
+    assert state["task_state"] == {}
+    cfg = state["cfg"]
+    assert (cfg["common"]["model_parallel_size"], cfg["model"]["arch"]) == (1, "transformer_lm_megatron")
+
+
 def test_what_fsdp_lists_under_two_names_is_one_tensor_to_transformers(tmp_path):
     truth = make(tmp_path / "raw", parts=4, shards=2)
     remap.convert(truth.first, tmp_path / "hf", ["opt/hf-to-metaseq"], inverse=True, to="safetensors")
