@@ -2,8 +2,8 @@
 
 In: the state as the source has it, and the outputs. Out: the same state by the outputs' keys, moments as
 expressions. A moment has an element for each of its weight's, so that whatever only moves elements does the
-same to it; a cast of the weight is none of its own. What was computed, or dropped, has no state any more,
-and that is said.
+same to it; a cast of the weight is none of its own, nor is a number that is added to it, and elements that a
+weight gets new begin at zero. What was scaled, summed or dropped has no state any more, and that is said.
 """
 
 from __future__ import annotations
@@ -12,9 +12,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from remap.errors import UsageError
-from remap.expr import Cast, Concat, Expr, Permute, Reshape, Same, Slice, Take, takes
+from remap.expr import (
+    Affine,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Normal,
+    Pad,
+    Permute,
+    Reshape,
+    Same,
+    Slice,
+    Sum,
+    Take,
+    takes,
+)
 from remap.expr.ties import tied_outputs
-from remap.types import OptimizerState
+from remap.types import OptimizerState, TensorSpec
 
 PARAMS = "params"
 
@@ -56,8 +71,15 @@ def follow(state: OptimizerState, outputs: Mapping[str, Expr]) -> Followed:
         numbers = {group.get(s) for s in sources}
         held = [dict(state.values.get(s, {})) for s in sources]
         slots = [frozenset(state.tensors.get(s, {})) for s in sources]
-        if not _only_moves(expr) or len(numbers) > 1 or len(set(slots)) > 1 or held != held[:1] * len(held):
-            stuck.append(key)
+        why = _computed(expr) or (
+            "some of it is frozen, or has another state"
+            if len(set(slots)) > 1 or held != held[:1] * len(held)
+            else "it is put together over parameter groups"
+            if len(numbers) > 1
+            else None
+        )
+        if why:
+            stuck.append(f"{key}: {why}")
             continue
         number = numbers.pop()
         if number is not None:
@@ -69,7 +91,7 @@ def follow(state: OptimizerState, outputs: Mapping[str, Expr]) -> Followed:
                 slot: _slot(state, sources, expr, slot)
                 for slot in sorted(slots[0], key=_place(state, sources))
             }
-    stuck += sorted(known - used)
+    stuck += [f"{key}: it is dropped" for key in sorted(known - used)]
     if stuck:
         raise UsageError(
             "the optimizer's state of these weights can't follow: the output has them not as they were",
@@ -104,18 +126,26 @@ def _slot(state: OptimizerState, sources: Sequence[str], expr: Expr, slot: str) 
     return Same(tuple(held.values())) if len(held) > 1 else held[sources[0]]
 
 
-def _only_moves(expr: Expr) -> bool:
-    return isinstance(expr, (Take, Slice, Concat, Reshape, Permute, Cast, Same)) and all(
-        _only_moves(c) for c in expr.children
-    )
+def _computed(expr: Expr) -> str | None:
+    """Why an expression has no meaning for moments; None where it only moves elements."""
+    if isinstance(expr, Sum):
+        return "it is a sum"
+    if isinstance(expr, Affine) and expr.scale != 1:
+        return "it is scaled"
+    if not isinstance(expr, _MOVES):
+        return "it is computed"
+    return next(filter(None, map(_computed, expr.children)), None)
+
+
+_MOVES = (Take, Slice, Concat, Reshape, Permute, Cast, Same, Pad, Affine, Constant, Normal)
 
 
 def _moved(expr: Expr, held: Mapping[str, Expr]) -> Expr:
-    """``expr`` with other tensors for its sources, and without casts."""
+    """``expr`` with other tensors for its sources, without casts and shifts; zeros for what no source has."""
     match expr:
         case Take():
             return held[expr.entry.key]
-        case Cast():
+        case Cast() | Affine():
             return _moved(expr.of, held)
         case Slice():
             return Slice(_moved(expr.of, held), expr.dim, expr.start, expr.stop)
@@ -123,9 +153,14 @@ def _moved(expr: Expr, held: Mapping[str, Expr]) -> Expr:
             return Reshape(_moved(expr.of, held), expr.shape)
         case Permute():
             return Permute(_moved(expr.of, held), expr.dims)
+        case Pad():
+            return Pad(_moved(expr.of, held), expr.dim, expr.before, expr.after)
         case Concat():
             return Concat(tuple(_moved(p, held) for p in expr.parts), expr.dim)
         case Same():
             known = [p for p in expr.parts if all(t.entry.key in held for t in takes(p))]
             return Same(tuple(_moved(p, held) for p in known))
+        case Constant() | Normal():
+            dtype = next(iter(held.values())).spec.dtype
+            return Constant(TensorSpec(dtype, expr.spec.shape))
     raise AssertionError(type(expr).__name__)

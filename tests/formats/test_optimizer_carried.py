@@ -159,7 +159,7 @@ def test_a_weight_that_is_computed_has_no_state(tmp_path):
     )
     with pytest.raises(UsageError, match="can't follow") as caught:
         api.convert(truth.first, tmp_path / "out", [pack], to="dcp")
-    assert caught.value.problems == ("decoder.layer_norm.weight",)
+    assert caught.value.problems == ("decoder.layer_norm.weight: it is scaled",)
 
 
 def test_a_dcp_folder_may_leave_its_optimizer(ranks, tmp_path):
