@@ -88,9 +88,9 @@ def logits(model: nn.Module) -> torch.Tensor:
         return model(torch.arange(2, 14)[None]).logits
 
 
-def sideways(folder: Path) -> nn.Module:
+def sideways(folder: Path, model: nn.Module | None = None) -> nn.Module:
     """The model of SIDEWAYS' names, with the weights of a folder."""
-    model = neox(seed=9)
+    model = model or neox(seed=9)
     moved(model.gpt_neox, "embed_in", "words")
     moved(model, "lm_head", "output")
     for block in model.gpt_neox.layers:
@@ -134,13 +134,14 @@ def moved(module: nn.Module, old: str, new: str) -> None:
         module.__class__ = type(kind.__name__, (kind,), {old: property(lambda self: getattr(self, new))})
 
 
-def saved(model: nn.Module, folder: Path) -> Path:
+def saved(model: nn.Module, folder: Path, *without: str) -> Path:
     """A folder with the model's weights under the names that they have in it, and its configuration.
     ``save_pretrained`` would give GPT-NeoX's head its old name."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors")
+    tensors = {k: v.contiguous() for k, v in model.state_dict().items() if k not in without}
+    save_file(tensors, folder / "model.safetensors")
     model.config.save_pretrained(folder)
     return folder
 

@@ -106,7 +106,7 @@ def test_methods_that_do_not_add_are_named(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_base_of_other_names_is_explained(base: Path, tmp_path: Path) -> None:
-    """transformers 5 writes GPT-NeoX's head under its old name: an adapter of the head finds nothing there."""
+    """transformers 5 writes GPT-NeoX's head under its old name: an adapter of the head finds none."""
     models.neox().save_pretrained(tmp_path / "disk")
     bench.made(models.neox(), peft.LoraConfig(target_modules=["lm_head", "dense"]), tmp_path / "adapter")
     with pytest.raises(UsageError) as refused:

@@ -85,14 +85,18 @@ def _modules(keys: Iterable[str]) -> frozenset[str]:
 
 
 def _named(
-    chosen: Sequence[str], others: Iterable[str], universe: frozenset[str] | None, match: Match
+    chosen: Sequence[str],
+    others: Iterable[str],
+    universe: frozenset[str] | None,
+    match: Match,
+    least: int = 1,
 ) -> list[str]:
     """Short names where all modules are known, else whole paths. Raises UsageError where PEFT would match
     more."""
     if universe is None:
         return sorted(chosen)
     foreign = universe | set(others)
-    found = list(names(chosen, foreign, match))
+    found = list(names(chosen, foreign, match, least))
     more = strays(found, chosen, foreign, match)
     if more:
         raise UsageError(
@@ -132,7 +136,7 @@ def _targets(old: Config, found: Found, universe: frozenset[str] | None, job: Jo
     bare = [f"{r.module}.{r.name}" for r in found.ranked if r.bare]
     if bare or old.get("target_parameters"):
         every = frozenset(o.key for o in job.plan.outputs) if job.whole else None
-        new["target_parameters"] = _named(bare, (), every, by_segments) or None
+        new["target_parameters"] = _named(bare, (), every, by_segments, least=2) or None
     flipped = {r.factors.flipped for r in found.ranked if r.factors.kind == "linear"}
     flipped |= {m.flipped for m in found.multiplied}
     if flipped:

@@ -39,15 +39,15 @@ def layer(module: str) -> int | None:
     return int(found["number"]) if found else None
 
 
-def names(chosen: Iterable[str], others: Iterable[str], match: Match) -> Sequence[str]:
-    """Names that together match all of ``chosen`` and none of ``others``: of each path the shortest end that
-    does, else the whole path. Sorted."""
+def names(chosen: Iterable[str], others: Iterable[str], match: Match, least: int = 1) -> Sequence[str]:
+    """Names that together match all of ``chosen`` and none of ``others``: of each path the shortest end of
+    ``least`` segments or more that does, else the whole path. Sorted."""
     wanted = list(dict.fromkeys(chosen))
     foreign = list(set(others) - set(wanted))
     found: list[str] = []
     for module in wanted:
         if not any(match(n, module) for n in found):
-            found.append(_shortest(module, foreign, match))
+            found.append(_shortest(module, foreign, match, least))
     return sorted(found)
 
 
@@ -57,8 +57,8 @@ def strays(found: Iterable[str], chosen: Iterable[str], others: Iterable[str], m
     return sorted(m for m in set(others) - set(chosen) if any(match(n, m) for n in given))
 
 
-def _shortest(module: str, foreign: Sequence[str], match: Match) -> str:
+def _shortest(module: str, foreign: Sequence[str], match: Match, least: int) -> str:
     segments = module.split(".")
-    ends = (".".join(segments[-n:]) for n in range(1, len(segments) + 1))
+    ends = (".".join(segments[-n:]) for n in range(least, len(segments) + 1))
     fits = (e for e in ends if not e.isdigit() and not any(match(e, m) for m in foreign))
     return next(fits, module)

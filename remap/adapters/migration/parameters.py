@@ -12,7 +12,7 @@ Source: peft 0.21 ``tuners/tuners_utils.py`` (``_inject_parameters``), ``tuners/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from remap.errors import UsageError
 
@@ -29,16 +29,20 @@ def depth(module: str) -> tuple[str, int]:
     return module, count
 
 
-def parameter(targets: Iterable[str], module: str, count: int) -> str | None:
-    """Which parameter the factors at this depth belong to; None where ``targets`` has none of the module.
+def parameter(targets: Iterable[str], module: str, count: int, known: Callable[[str], bool]) -> str | None:
+    """Which parameter the factors at this depth belong to; None for a module's own weight.
 
-    targets  ``target_parameters`` of the configuration. Raises UsageError where they don't reach so deep.
+    targets  ``target_parameters`` of the configuration: a name alone is any module's
+    known    could the module have a parameter of this name?
+
+    Raises UsageError where ``targets`` don't reach so deep.
     """
+    heads = [t.rpartition(".") for t in targets]
     own = sorted_names(
         {
             name
-            for head, _, name in (t.rpartition(".") for t in targets)
-            if not head or module == head or module.endswith(f".{head}")
+            for head, _, name in heads
+            if module == head or (head and module.endswith(f".{head}")) or (not head and known(name))
         }
     )
     if not own and not count:

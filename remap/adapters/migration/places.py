@@ -5,14 +5,15 @@ One module may have several places: a LoRA on its weight and a bias that was tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal
 
+from remap.adapters.migration.naming import by_pattern, by_segments
 from remap.adapters.migration.parameters import depth, parameter
 from remap.adapters.model import Adapter
-from remap.adapters.scaling import by_pattern
+from remap.adapters.scaling import by_pattern as value_of
 from remap.dialects.base import AdapterTensor
 from remap.errors import UsageError
 from remap.types import Catalog, TensorSpec
@@ -131,7 +132,7 @@ def _low_rank(
         spec = TensorSpec(a.dtype, (*inputs, outputs))
         return Place(f"{module}.weight", module, "embedding", tensors, spec, exact=True, flipped=True)
     owner, count = depth(module)
-    name = parameter(_targets(adapter), owner, count)
+    name = parameter(_targets(adapter), owner, count, _parameters(adapter, base, owner))
     if name is not None:
         key = f"{owner}.{name}"
         shape, flipped = _stacked(adapter, base, key, a.shape[0], outputs, inputs[0])
@@ -146,6 +147,19 @@ def _low_rank(
 def _targets(adapter: Adapter) -> list[str]:
     said = adapter.config.get("target_parameters")
     return [str(t) for t in said] if isinstance(said, list) else []
+
+
+def _parameters(adapter: Adapter, base: Catalog | None, module: str) -> Callable[[str], bool]:
+    """Could a module have a bare parameter of this name? The base knows; else one whose module is targeted
+    itself has none."""
+    if base is not None:
+        return lambda name: f"{module}.{name}" in base.entries
+    said = adapter.config.get("target_modules")
+    if isinstance(said, str):
+        targeted = by_pattern(said, module)
+    else:
+        targeted = any(by_segments(str(t), module) for t in said) if isinstance(said, list) else False
+    return lambda name: not targeted
 
 
 def _flipped(adapter: Adapter, base: Catalog | None, key: str, outputs: int, inputs: tuple[int, ...]) -> bool:
@@ -177,7 +191,7 @@ def _stacked(
 
 def parameter_rank(adapter: Adapter, key: str) -> int:
     """Rank of each expert: what the configuration says of the parameter."""
-    said = by_pattern(adapter.config.get("rank_pattern"), key)
+    said = value_of(adapter.config.get("rank_pattern"), key)
     said = adapter.config.get("r") if said is None else said
     return said if isinstance(said, int) else 0
 
@@ -186,7 +200,7 @@ def parameter_scale(adapter: Adapter, key: str) -> float:
     """What the product is multiplied by, for the parameter ``key``."""
     config = adapter.config
     rank = parameter_rank(adapter, key)
-    said = by_pattern(config.get("alpha_pattern"), key)
+    said = value_of(config.get("alpha_pattern"), key)
     said = config.get("lora_alpha") if said is None else said
     if not rank or not isinstance(said, (int, float)):
         return 1.0
