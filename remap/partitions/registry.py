@@ -21,6 +21,8 @@ PARTITIONS: dict[str, str] = {
     "addends": "remap.partitions.addends:Addends",
     "columns": "remap.partitions.stretches:columns",
     "fused": "remap.partitions.blocks:fused",
+    "fused_columns": "remap.partitions.blocks:fused_columns",
+    "innermost": "remap.partitions.stretches:innermost",
     "qkv": "remap.partitions.blocks:qkv",
     "replicated": "remap.partitions.replicated:Replicated",
     "rows": "remap.partitions.stretches:rows",

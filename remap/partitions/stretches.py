@@ -1,4 +1,4 @@
-"""``rows(units)`` and ``columns(units)``: each rank has a stretch of dimension 0, or of dimension 1.
+"""``rows(units)``, ``columns(units)``, ``innermost(units)``: each rank has a stretch of dimension 0, 1 or 2.
 
 Column-parallel layers have rows of the weight and of the bias, row-parallel ones columns of the weight:
 torch keeps a weight as [out, in]. ``units`` (``heads``) is how many equal things lie along the dimension;
@@ -17,7 +17,7 @@ from remap.partitions.base import Merging, Size, cut
 
 @dataclass(frozen=True)
 class Stretches:
-    """Rows (``dim`` 0) or columns (``dim`` 1)."""
+    """Rows (``dim`` 0), columns (``dim`` 1), or the columns of every expert (``dim`` 2)."""
 
     dim: int
     units: Size | None = None
@@ -43,3 +43,8 @@ def rows(units: Size | None = None) -> Stretches:
 def columns(units: Size | None = None) -> Stretches:
     """``columns``, ``columns(heads)``."""
     return Stretches(1, units)
+
+
+def innermost(units: Size | None = None) -> Stretches:
+    """``innermost``: columns of each expert in a tensor of experts, [experts, hidden, inner]."""
+    return Stretches(2, units)

@@ -50,6 +50,8 @@ WHOLE = {
     "addends": COUNTED,
     "fused(2)": COUNTED,
     "fused(3)": COUNTED,
+    "fused_columns(2)": torch.arange(48.0).reshape(2, 12, 2),
+    "innermost": torch.arange(48.0).reshape(2, 2, 12),
     "qkv(heads, kv_heads)": torch.arange(32.0).reshape(16, 2),
     "vocabulary(words, multiple)": torch.arange(20.0).reshape(10, 2),
 }
