@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remap.errors import PackError
@@ -21,9 +22,11 @@ class Listed:
     broken: str | None = None
 
 
-def listing() -> list[Listed]:
-    """All packs by name, broken ones with the reason."""
-    return [_listed(name) for name in available()]
+def listing(words: Iterable[str] = ()) -> list[Listed]:
+    """The packs that have all words in their name or title, by name; broken ones with the reason."""
+    wanted = [w.lower() for w in words]
+    found = [_listed(name) for name in available()]
+    return [p for p in found if all(w in f"{p.name} {p.title}".lower() for w in wanted)]
 
 
 def _listed(name: str) -> Listed:

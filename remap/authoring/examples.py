@@ -81,7 +81,14 @@ def _differences(example: Example, plan: Plan) -> Iterator[str]:
     drops = {d.key: d.rule for d in plan.drops}
     for key in sorted(drops.keys() | example.dropped.keys()):
         if drops.get(key) != example.dropped.get(key):
-            yield f"{key} is dropped by {drops.get(key)}; expected {example.dropped.get(key)}"
+            by, said = drops.get(key), example.dropped.get(key)
+            fate = f"{key} is dropped by rule {by}" if by else f"{key} is not dropped"
+            right = (
+                f"the example says dropped: {{{key}: {said}}}"
+                if said
+                else "the example has no dropped: for it"
+            )
+            yield f"{fate}; {right}"
 
 
 def _back(pack: Pack, example: Example, plan: Plan) -> Iterator[str]:

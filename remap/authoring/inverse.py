@@ -13,6 +13,7 @@ from remap.authoring.examples import catalog, plan_example
 from remap.authoring.values import spec_of
 from remap.authoring.write import to_yaml
 from remap.errors import UsageError
+from remap.ops.arithmetic import names
 from remap.ops.spelling import spelled
 from remap.packs import available
 from remap.packs.applying.invert import inverted
@@ -65,7 +66,7 @@ def _all_packs(pack: Pack) -> Iterator[Pack]:
 def _document(pack: Pack) -> dict[str, object]:
     whole = any(isinstance(s, UnwrapStage) for s in pack.stages)
     ends = {"from": pack.target_layout, "to": pack.source_layout}
-    params = {} if whole else {p.name: _param(pack, p.name) for p in pack.params.values()}
+    params = {} if whole else {name: _param(pack, name) for name in pack.params if name in _needed(pack)}
     return {
         "remap": 1,
         "pack": f"{pack.name}-inverse",
@@ -79,6 +80,28 @@ def _document(pack: Pack) -> dict[str, object]:
         else [_stage(s) for s in reversed(pack.stages)],
         "examples": [made for e in pack.examples if e.fails is None for made in _examples(pack, e)],
     }
+
+
+def _needed(pack: Pack) -> frozenset[str]:
+    """Parameters that the way back needs; a count of parts is not among what is turned round."""
+    found: set[str] = set()
+    for stage in pack.stages:
+        if isinstance(stage, UseStage):
+            found |= stage.when.keys()
+        elif isinstance(stage, RuleStage):
+            for rule in stage.rules:
+                found |= (rule if _as_it_stands(rule) else inverted(rule)).params_used
+    while (
+        more := {n for p in found & pack.params.keys() if (v := pack.params[p].value) for n in names(v)}
+        - found
+    ):
+        found |= more
+    return frozenset(found)
+
+
+def _as_it_stands(rule: Rule) -> bool:
+    """Is the rule of one direction only? It is not turned round."""
+    return rule.only is not None or rule.does == "drop"
 
 
 def _name(pack: Pack) -> str:
@@ -127,9 +150,11 @@ def _param(pack: Pack, name: str) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    undone = rule if rule.only or rule.does == "drop" else inverted(rule)
+    undone = rule if _as_it_stands(rule) else inverted(rule)
     common: dict[str, object] = {"optional": True} if rule.optional else {}
-    if rule.only or rule.does == "drop":
+    if undone.expect is not None:
+        common["expect"] = str(undone.expect)
+    if _as_it_stands(rule):
         common["only"] = "forward" if rule.only == "inverse" else "inverse"
     if rule.replaces:
         common["replaces"] = sorted(rule.replaces)

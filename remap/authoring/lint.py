@@ -6,7 +6,7 @@ pack still does wrong. Each check is a function that gives findings; ``CHECKS`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, product
 
 from remap.authoring.examples import plan_example
@@ -41,18 +41,20 @@ REORDER = frozenset(
 Check = Callable[[Pack], Iterator[PackFinding]]
 
 
-def lint(pack: Pack, keys: Catalog | None = None) -> list[PackFinding]:
+def lint(
+    pack: Pack, keys: Catalog | None = None, params: Mapping[str, str] | None = None
+) -> list[PackFinding]:
     """Every finding, in the order of the file; with ``keys``, what the pack does wrong on them, too."""
     found = [f for check in CHECKS for f in check(pack)]
     if keys is not None:
-        found += _on_keys(pack, keys)
+        found += _on_keys(pack, keys, params or {})
     return sorted(found, key=lambda f: (f.line, f.code))
 
 
-def _on_keys(pack: Pack, keys: Catalog) -> Iterator[PackFinding]:
+def _on_keys(pack: Pack, keys: Catalog, params: Mapping[str, str]) -> Iterator[PackFinding]:
     """Rules that match none of the keys, and what the plan would refuse."""
     try:
-        plan = make_plan(keys, [pack], partial=True)
+        plan = make_plan(keys, [pack], params=params, partial=True)
     except RemapError as e:
         yield PackFinding("plan-fails", "error", pack.file, 1, str(e))
         return

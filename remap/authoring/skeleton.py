@@ -7,8 +7,10 @@ import re
 from remap.errors import UsageError
 
 _TEXT = """\
+# yaml-language-server: $schema=schema.json
+# Editors complete and check this file with what `remap rules schema -o schema.json` writes beside it.
 # A pack renames, joins and cuts the tensors of one layout into those of another.
-# Check it with `remap rules lint FILE` and `remap rules test FILE`.
+# Check it with `remap rules lint FILE --keys KEYS` and `remap rules test FILE`.
 remap: 1
 pack: {name}
 version: 0.1.0

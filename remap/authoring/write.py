@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 Value = object
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_/-]*")
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
+"""What some reader of YAML takes for something else than text."""
 
 
 def to_yaml(document: Mapping[str, Value]) -> str:
@@ -41,6 +45,5 @@ def _member(member: Value, depth: int) -> Iterator[str]:
 
 def _scalar(value: Value) -> str:
     if isinstance(value, str):
-        plain = value.replace("_", "").replace("-", "").replace("/", "")
-        return value if plain.isalpha() and value not in ("true", "false", "null") else json.dumps(value)
+        return value if _PLAIN.fullmatch(value) and value not in _WORDS else json.dumps(value)
     return json.dumps(value) if value not in ({}, []) else ("{}" if value == {} else "[]")

@@ -25,12 +25,13 @@ packs = click.argument("packs", nargs=-1, metavar="[PACK]...")
 
 
 @command.command("list")
+@click.argument("words", nargs=-1, metavar="[WORD]...")
 @options.as_json
-def list_(as_json: bool) -> None:
-    """The packs that can be named with -r, and whether they go both ways."""
+def list_(words: tuple[str, ...], as_json: bool) -> None:
+    """The packs that can be named with -r, and whether they go both ways; those that have all WORDS."""
     from remap.authoring.catalogue import listing
 
-    found = listing()
+    found = listing(words)
     if as_json:
         terminal.print_json({"version": 1, "packs": found})
         return
@@ -74,14 +75,17 @@ def invert(pack: str, output: Path | None) -> None:
 @click.option(
     "--keys", type=click.Path(path_type=Path), help="A checkpoint or key list: find dead rules, too."
 )
+@options.params
 @options.as_json
-def lint(packs: tuple[str, ...], keys: Path | None, as_json: bool) -> None:
+def lint(
+    packs: tuple[str, ...], keys: Path | None, params: tuple[tuple[str, str], ...], as_json: bool
+) -> None:
     """Check packs without any tensors; all packs that come with remap, if none is named."""
     from remap import api
     from remap.authoring.lint import lint
 
     catalog = api.catalog(keys) if keys else None
-    _report(packs, lambda pack: lint(pack, catalog), as_json, "sound")
+    _report(packs, lambda pack: lint(pack, catalog, dict(params)), as_json, "sound")
 
 
 @command.command("test")
@@ -116,6 +120,7 @@ def infer(a: Path, b: Path, name: str, output: Path | None) -> None:
     """
     from remap import api
     from remap.authoring.inference import infer
+    from remap.packs.applying.complaints import grouped
 
     found = infer(api.catalog(a), api.catalog(b), name)
     terminal.write(found.text, output)
@@ -124,7 +129,8 @@ def infer(a: Path, b: Path, name: str, output: Path | None) -> None:
     )
     for title, keys in (("nothing makes", found.missing), ("nothing uses", found.unused)):
         if keys:
-            terminal.note(f"{title} {len(keys):,}: {', '.join(keys[:8])}{', ...' * (len(keys) > 8)}")
+            lines = grouped(keys)
+            terminal.note(f"{title} {len(keys):,}: {', '.join(lines[:8])}{', ...' * (len(lines) > 8)}")
     for rule, what in found.confirm.items():
         terminal.note(f"to be confirmed, rule {rule}: {what}")
     if found.problem:

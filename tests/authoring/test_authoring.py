@@ -27,6 +27,10 @@ def test_every_pack_is_listed() -> None:
     assert found["gpt_neox/hf-to-neox"].inverse
 
 
+def test_the_list_of_those_with_some_words() -> None:
+    assert [p.name for p in listing(["LLaMA", "megatron"])] == ["megatron/llama-to-hf"]
+
+
 def test_a_page_has_names_parameters_evidence_and_an_example() -> None:
     text = page(load("gpt_neox/hf-to-neox"))
     assert "| embedding | `gpt_neox.embed_in.weight` | `0.word_embeddings.weight` |  |" in text
@@ -37,7 +41,8 @@ def test_a_page_has_names_parameters_evidence_and_an_example() -> None:
     assert "2.attention.query_key_value.weight  f16[192,64]" in text
 
 
-def test_the_skeleton_passes_its_own_checks() -> None:
+def test_the_skeleton_begins_with_the_line_for_editors_and_passes_its_own_checks() -> None:
+    assert skeleton("mine/new").startswith("# yaml-language-server: $schema=schema.json\n")
     made = read(skeleton("mine/new").encode(), "new.yaml")
     assert [str(f) for f in lint(made)] == []
     assert [str(f) for f in run_examples(made)] == []
@@ -172,6 +177,25 @@ def test_lint_on_keys_finds_dead_rules() -> None:
     """)
     found = [(f.code, f.level, f.line) for f in lint(made, catalog(["a.w"])) if f.code == "dead-rule"]
     assert found == [("dead-rule", "error", 8), ("dead-rule", "warning", 9)]
+
+
+def test_lint_on_keys_takes_parameters() -> None:
+    made = rules('- {id: r, from: "a.{x}", to: "{n}.{x}"}', "n: {from_config: size}")
+    assert "plan-fails" in [f.code for f in lint(made, catalog(["a.w"]))]
+    assert "plan-fails" not in [f.code for f in lint(made, catalog(["a.w"]), {"n": "3"})]
+
+
+def test_what_is_dropped_and_not_said_to_be_is_a_difference() -> None:
+    made = pack("""
+        stages: [{rules: [{id: r, from: "a", to: "b"}, {id: m, drop: "mask", because: none}]}]
+        examples:
+          - {given: {a: "f16[1]", mask: "f16[1]"}, expect: {b: "f16[1]"}}
+          - {given: {a: "f16[1]"}, expect: {b: "f16[1]"}, dropped: {mask: m}}
+    """)
+    assert [f.message for f in run_examples(made)] == [
+        "mask is dropped by rule m; the example has no dropped: for it",
+        "mask is not dropped; the example says dropped: {mask: m}",
+    ]
 
 
 def test_lint_on_keys_says_why_there_is_no_plan() -> None:

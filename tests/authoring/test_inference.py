@@ -152,6 +152,19 @@ def test_what_reorders_is_shown_with_values(tmp_path: Path) -> None:
     assert found.examples[0].expect == {"linear": "f32[3,2] = 0 3 1 4 2 5"}
 
 
+def test_weight_and_bias_are_one_rule_and_what_stays_is_kept() -> None:
+    same = {"emb.weight": "f16[8,4]", "norm.weight": "f16[4]"}
+    a = same | {
+        f"h.{i}.mlp.fc.{p}": s for i in range(12) for p, s in (("weight", "f16[4,4]"), ("bias", "f16[4]"))
+    }
+    b = {k.replace("h.", "layers.").replace(".mlp.", ".ffn."): s for k, s in a.items()}
+    found = infer(catalog(a), catalog(b))
+    assert (found.explained, found.problem) == (26, None)
+    (moved, kept) = read(found.text.encode(), "i.yaml").own_rules
+    assert (moved.id, moved.sources[0].text) == ("ffn-fc", "h.{i:int}.mlp.fc.{p:bias|weight}")
+    assert [s.text for s in kept.sources] == ["emb.weight", "norm.weight"]
+
+
 def test_leftovers_are_told_by_template(tmp_path: Path) -> None:
     torch.manual_seed(0)
     w = {f"h.{i}.w": torch.randn(3) for i in range(12)}
@@ -244,7 +257,7 @@ def test_by_names_query_key_and_value_in_one_are_proposed_to_be_confirmed() -> N
         assert f"{op}:\n            layout: blocks" in found.text
         (rule,) = read(found.text.encode(), "i.yaml").own_rules
         assert "no name says: set layout, order, heads" in rule.confirm
-        assert found.confirm == {"r0": rule.confirm}
+        assert found.confirm == {rule.id: rule.confirm}
 
 
 def test_what_is_not_confirmed_is_an_error_of_lint_and_a_note_of_the_plan() -> None:
@@ -253,7 +266,7 @@ def test_what_is_not_confirmed_is_an_error_of_lint_and_a_note_of_the_plan() -> N
     assert finding.code == "unconfirmed"
     assert "make sure, then delete confirm:" in finding.message
     (note,) = make_plan(catalog(opt(False)), [made]).notes
-    assert note.startswith("rule r0 of local/inferred is not confirmed: query, key and value")
+    assert note.startswith("rule self-attn-qkv-proj of local/inferred is not confirmed: query, key and value")
 
 
 def test_by_names_experts_are_stacked() -> None:

@@ -19,7 +19,7 @@ SIZES = {"h": 4, "n": 6, "m": 8}
 
 @dataclass(frozen=True)
 class Case:
-    """An op on parts of these shapes; ``wanted`` parts come out. ``lost`` is in the reason of what has no inverse."""
+    """An op on parts of these shapes; ``wanted`` parts come out. ``lost``: why it has no inverse."""
 
     arguments: dict[str, object]
     shapes: tuple[tuple[int, ...], ...]

@@ -26,6 +26,13 @@ class Proposed:
         return self.pairs[0].steps
 
     @property
+    def same(self) -> bool:
+        """Does it leave everything as it is?"""
+        return not (self.steps or self.confirm) and all(
+            a == b for p in self.pairs for a, b in zip(p.sources, p.targets, strict=True)
+        )
+
+    @property
     def confirm(self) -> str:
         """What the author has to say of it."""
         return self.pairs[0].confirm
@@ -48,7 +55,32 @@ def generalise(pairs: Iterable[Pair], others: Iterable[str]) -> list[Proposed]:
             taken[apart(source)[0]].add(apart(source)[1])
     for key in others:
         taken[apart(key)[0]].add(apart(key)[1])
-    return [rule for group in grouped.values() for rule in _rules(group, taken)]
+    return _together([rule for group in grouped.values() for rule in _rules(group, taken)])
+
+
+def _together(rules: Iterable[Proposed]) -> list[Proposed]:
+    """Rules that differ in a last segment only, which they don't change, as one: weight and bias."""
+    grouped: dict[tuple[object, ...], list[tuple[str, Proposed]]] = {}
+    for rule in rules:
+        ends = {t.rpartition(".")[2] for t in (*rule.sources, *rule.targets)}
+        last = ends.pop() if len(ends) == 1 else ""
+        plain = last.isidentifier() and all("." in t for t in (*rule.sources, *rule.targets))
+        stems = tuple(t.rpartition(".")[0] for t in (*rule.sources, *rule.targets)) if plain else (id(rule),)
+        key = (stems, len(rule.sources), str(rule.steps), rule.confirm)
+        grouped.setdefault(key, []).append((last, rule))
+    return [_merged(several) for several in grouped.values()]
+
+
+def _merged(several: list[tuple[str, Proposed]]) -> Proposed:
+    if len(several) == 1:
+        return several[0][1]
+    first = several[0][1]
+    names = "|".join(sorted(last for last, _ in several))
+    return Proposed(
+        tuple(f"{t.rpartition('.')[0]}.{{p:{names}}}" for t in first.sources),
+        tuple(f"{t.rpartition('.')[0]}.{{p}}" for t in first.targets),
+        tuple(pair for _, rule in several for pair in rule.pairs),
+    )
 
 
 def _rules(group: list[Pair], taken: dict[str, set[Numbers]]) -> Iterator[Proposed]:

@@ -55,8 +55,11 @@ def infer(source: Catalog, target: Catalog, name: str = "local/inferred") -> Inf
     used |= {s for p in pairs for s in p.sources}
     unused = [k for k in source.entries if k not in used]
     rules = generalise(pairs, unused)
-    text = to_yaml(_document(name, rules, unused, source, target))
-    confirm = {f"r{n}": r.confirm for n, r in enumerate(rules) if r.confirm}
+    moved = _named(r for r in rules if not r.same)
+    same = [text for r in rules if r.same for text in r.sources]
+    proved = bool(rules) and all(r.proof == "content" for r in rules)
+    text = to_yaml(_document(name, moved, same, unused, source, target, proved=proved))
+    confirm = {n: r.confirm for n, r in moved.items() if r.confirm}
     return replace(_tried(text, source, target, pairs, unused), confirm=confirm)
 
 
@@ -87,34 +90,52 @@ def _tried(text: str, source: Catalog, target: Catalog, pairs: Iterable[Pair], u
     )
 
 
+def _named(rules: Iterable[Proposed]) -> dict[str, Proposed]:
+    """The rules by ids: the last words of what they write."""
+    found: dict[str, Proposed] = {}
+    for rule in rules:
+        segments = [s for s in rule.targets[0].split(".") if s.isidentifier()]
+        words = [s for s in segments if s not in ("weight", "bias")] or segments or ["all"]
+        name = "-".join(words[-2:]).replace("_", "-").strip("-") or "all"
+        count = next(n for n in range(1, len(found) + 2) if (name if n == 1 else f"{name}-{n}") not in found)
+        found[name if count == 1 else f"{name}-{count}"] = rule
+    return found
+
+
 def _document(
-    name: str, rules: list[Proposed], unused: list[str], source: Catalog, target: Catalog
+    name: str,
+    moved: Mapping[str, Proposed],
+    same: list[str],
+    unused: list[str],
+    source: Catalog,
+    target: Catalog,
+    *,
+    proved: bool,
 ) -> dict[str, object]:
-    stage: list[dict[str, object]] = [_rule(n, r) for n, r in enumerate(rules)]
+    stage = [_rule(n, r) for n, r in moved.items()]
+    if same:
+        stage.append({"keep": same[0] if len(same) == 1 else same})
     if unused:
         because = "inference found nothing in the target that it is; look at it"
         stage.append({"id": "unexplained", "drop": _templates(unused, source), "because": because})
-    note = (
-        "by content"
-        if rules and all(r.proof == "content" for r in rules)
-        else "by names and shapes; check it"
-    )
-    return {
+    note = "by content" if proved else "by names and shapes; check it"
+    found: dict[str, object] = {
         "remap": 1,
         "pack": name,
         "version": "0.1.0",
         "title": f"{source.root.name} to {target.root.name}, inferred",
         "evidence": [{"project": f"{source.root.name} and {target.root.name}", "note": f"inferred {note}"}],
         "stages": [{"rules": stage}],
-        "examples": [example(r, partial(_rule, 0), source.entries, target.entries) for r in rules],
     }
+    written = partial(_rule, "shown")
+    examples = [example(r, written, source.entries, target.entries) for r in moved.values()]
+    return {**found, "examples": examples} if examples else found
 
 
-def _rule(number: int, rule: Proposed) -> dict[str, object]:
-    source = rule.sources[0] if len(rule.sources) == 1 else list(rule.sources)
+def _rule(name: str, rule: Proposed) -> dict[str, object]:
     found: dict[str, object] = {
-        "id": f"r{number}",
-        "from": source,
+        "id": name,
+        "from": rule.sources[0] if len(rule.sources) == 1 else list(rule.sources),
         "to": rule.targets[0] if len(rule.targets) == 1 else list(rule.targets),
     }
     if rule.steps:
