@@ -26,16 +26,16 @@ class TensorSpec:
 
     dtype: DType
     shape: tuple[int, ...]
+    nbytes: int = field(init=False, compare=False, repr=False)
+    """Bytes of the elements in row-major order."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", prod(self.shape) * self.dtype.itemsize)
 
     @property
     def numel(self) -> int:
         """Number of elements; 1 for a 0-dim tensor."""
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements in row-major order."""
-        return self.numel * self.dtype.itemsize
+        return self.nbytes // self.dtype.itemsize
 
     @classmethod
     def parse(cls, text: str) -> TensorSpec:

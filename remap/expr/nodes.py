@@ -39,7 +39,7 @@ def _dim(dim: int, shape: tuple[int, ...], what: str) -> None:
         raise UsageError(f"{what} along dimension {dim} of a tensor of shape {list(shape)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Take:
     """A source tensor as it is."""
 
@@ -54,7 +54,7 @@ class Take:
         return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slice:
     """Elements ``start`` to ``stop`` (exclusive) along ``dim``."""
 
@@ -78,7 +78,7 @@ class Slice:
         return (self.of,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Concat:
     """Parts joined along ``dim``: one dtype, equal shapes but for that dimension."""
 
@@ -107,7 +107,7 @@ class Concat:
         return self.parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reshape:
     """The same elements in row-major order under another shape."""
 
@@ -126,7 +126,7 @@ class Reshape:
         return (self.of,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Permute:
     """Dimensions reordered: output dimension ``i`` is input dimension ``dims[i]``."""
 
@@ -147,7 +147,7 @@ class Permute:
         return (self.of,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cast:
     """Every element in another type, rounded as torch rounds."""
 
@@ -163,7 +163,7 @@ class Cast:
         return (self.of,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pad:
     """``before`` and ``after`` more elements of ``value`` along ``dim``."""
 
@@ -186,7 +186,7 @@ class Pad:
         return (self.of,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Same:
     """One tensor in several copies (replicas of model-parallel ranks): reading it raises Damaged where a
     copy departs from the first, bit by bit."""
@@ -206,7 +206,7 @@ class Same:
         return self.parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Affine:
     """``of * scale + offset``, rounded as torch rounds in the tensor's own type."""
 
@@ -225,7 +225,7 @@ class Affine:
         return (self.of,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Parts of one spec added element by element, in double precision, rounded once."""
 
@@ -245,7 +245,7 @@ class Sum:
         return self.parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Constant:
     """A tensor that no source has: every element is ``value``."""
 
@@ -257,7 +257,7 @@ class Constant:
         return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Normal:
     """A tensor that no source has: normally distributed around 0. Each row has a generator of its own, so
     the values don't depend on how it is cut into blocks."""

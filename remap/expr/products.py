@@ -30,7 +30,7 @@ Box = tuple[tuple[int, int], ...]
 FLOAT32 = BY_NAME["float32"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LowRank:
     """``scale * left @ right``: [..., n, r] and [..., r, m] -> float32 [..., n, m]."""
 
@@ -64,7 +64,7 @@ class LowRank:
         return product * self.scale if self.scale != 1 else product
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Times:
     """``of * by``, of equal dimensions but for those where ``by`` has size 1 -> float32."""
 
@@ -95,7 +95,7 @@ class Times:
         return parts[0] * parts[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Normed:
     """``of`` [n, m] with every row scaled to the Euclidean length in ``lengths`` [n, 1] -> float32."""
 

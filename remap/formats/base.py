@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, Union, runtime_checkable
 
@@ -62,7 +63,7 @@ Part = Union[Literal, TensorBytes, CopiedBytes]
 Seal = Callable[[Sequence[int]], list[tuple[int, bytes]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutFile:
     """One file to be written.
 
@@ -82,7 +83,7 @@ class OutFile:
     left: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return sum(p.nbytes for p in self.parts)
 

@@ -48,6 +48,9 @@ class Sharing:
 
     def bytes_of(self, file: OutFile) -> int:
         """About how many bytes of ``file`` will be those of its sources."""
+        first = next(filter(None, map(stretch, file.parts)), None)
+        if first is None or first.file not in self:
+            return 0
         found = offset = 0
         for part in file.parts:
             span = stretch(part)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import remap
 from remap.formats.base import BLOCK
-from remap.formats.safetensors import read_header
+from remap.formats.safetensors_header import read_header
 from remap.formats.torch.container import read_archive
 from remap.stream import disk
 

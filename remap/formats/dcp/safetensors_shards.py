@@ -21,7 +21,7 @@ from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.chunks import Box, assemble
 from remap.formats.companions import companions, read_config
-from remap.formats.safetensors import looks_like_safetensors, read_header
+from remap.formats.safetensors_header import looks_like_safetensors, read_header
 from remap.types import Catalog, Entry, Location, TensorSpec
 
 INFO = "DCP_SHARDING_INFO"
