@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import remap.receipt as receipts
 from remap.errors import Damaged
 from remap.expr import Take
 from remap.expr.ties import tied_outputs
-from remap.formats.base import OutFile, TensorBytes
+from remap.formats.base import OutFile, Part, TensorBytes
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, room, write_files
@@ -86,7 +86,7 @@ def write_output(
                 plan,
                 what.format,
                 digests,
-                _files(what.files, folder),
+                _files(what.files, folder, {o.key for o in plan.outputs}),
                 what.left,
                 what.at,
                 what.again,
@@ -98,15 +98,20 @@ def write_output(
     return receipt
 
 
-def _files(files: Sequence[OutFile], folder: Path) -> dict[str, receipts.File]:
-    """Sizes of all files, and digests of those that hold no tensors."""
+def _files(files: Sequence[OutFile], folder: Path, planned: Set[str]) -> dict[str, receipts.File]:
+    """Sizes of all files, and digests of those that hold no tensor of the plan: an optimizer's, maybe."""
     return {
         f.name: receipts.File(
             f.nbytes,
-            None if any(isinstance(p, TensorBytes) for p in f.parts) else file_digest(folder / f.name),
+            None if any(_holds(p, planned) for p in f.parts) else file_digest(folder / f.name),
         )
         for f in files
     }
+
+
+def _holds(part: Part, planned: Set[str]) -> bool:
+    """True for the bytes of a planned tensor, or for a piece of one (``key\\0row``)."""
+    return isinstance(part, TensorBytes) and part.key.partition("\0")[0] in planned
 
 
 def _untied(plan: Plan, output: Mapping[str, Entry], fmt: str) -> list[str]:

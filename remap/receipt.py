@@ -63,7 +63,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file of the output: its size in bytes, and its digest where it holds no tensors."""
+    """One file of the output: its size in bytes, and its digest where it holds no tensor of the model."""
 
     size: int
     xxh3_128: str | None

@@ -30,7 +30,7 @@ def _known(module: str, found_in: str) -> Known:
 
 
 FORMATS = {
-    "deepspeed-universal": _known("deepspeed.universal.format", "zip pickle folder"),
+    "deepspeed-universal": _known("deepspeed.universal.format", "zip pickle text folder"),
     "deepspeed-pipeline": _known("deepspeed.pipeline", "zip pickle latest folder"),
     "deepspeed": _known("deepspeed.module", "zip pickle latest folder"),
     "dcp": _known("dcp.folder", "zip pickle"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from remap.errors import Damaged, InputError
 from remap.formats.companions import companions, read_config
-from remap.formats.deepspeed.likeness import MODULE_ONLY
+from remap.formats.deepspeed.likeness import MODULE_ONLY, OF_ONE_RANK
 from remap.formats.deepspeed.universal.folder import (
     LATEST_UNIVERSAL,
     PARAM,
@@ -25,20 +25,11 @@ from remap.formats.deepspeed.zero.overlay import OPTIMIZER
 from remap.formats.deepspeed.zero.run import read_shapes
 from remap.formats.torch import file as torch_file
 from remap.formats.torch.state import TorchFile
-from remap.pickles.graph import Opaque
+from remap.pickles.graph import Opaque, key_of, mapping_pairs
+from remap.pickles.nodes import Value
 from remap.types import Catalog, Entry, OptimizerState, TensorSpec
 
 STEP = "step"
-OF_WEIGHTS = (
-    "param_shapes",
-    "frozen_param_shapes",
-    "frozen_param_fragments",
-    "shared_params",
-    "buffer_names",
-    OPTIMIZER,
-)
-"""What model files say of weights. DeepSpeed asks for none of it where it loads a universal checkpoint."""
-
 NAMES = "remap_keys"
 """In ``optimizer_state.pt``: name of a weight's folder -> its key, where they differ. DeepSpeed does not
 look at it."""
@@ -67,6 +58,12 @@ class Universal:
                 found += [{}] * (number + 1 - len(found))
                 found[number] = {**found[number], **names}
         return list(found)
+
+    def around(self, key: str) -> Mapping[str, Value]:
+        """What a weight's file says beside the tensor: how ranks divide it. {} where it says nothing."""
+        read = torch_file.read(self.weights[key] / WEIGHT, state_dict=False)
+        pairs = ((key_of(k), v) for k, v in mapping_pairs(read.node_at()) or ())
+        return {k: v for k, v in pairs if isinstance(k, str) and k != PARAM}
 
     def tensor(self, key: str, file: Path) -> Entry:
         """The tensor in a file, a weight or a moment, as ``key``. Flat ones get the weight's shape."""
@@ -114,7 +111,7 @@ def _state(path: Path) -> TorchFile | None:
 
 def _extras(models: Sequence[TorchFile]) -> list[str]:
     """What model files hold beside weights, and what is said of them."""
-    return [str(k) for m in models[:1] for k in m.keys if k not in MODULE_ONLY and k not in OF_WEIGHTS]
+    return [str(k) for m in models[:1] for k in m.keys if k not in MODULE_ONLY and k not in OF_ONE_RANK]
 
 
 def _warnings(path: Path, models: Sequence[TorchFile], state: TorchFile | None) -> Iterator[str]:

@@ -16,7 +16,7 @@ from remap.dtypes import BY_NAME
 from remap.errors import UsageError
 from remap.expr import Constant, Expr, Take, is_expr, takes
 from remap.formats.base import Literal, OutFile, WriteOptions
-from remap.formats.deepspeed.likeness import MODULE_ONLY
+from remap.formats.deepspeed.likeness import MODULE_ONLY, OF_ONE_RANK
 from remap.formats.deepspeed.names import step_name
 from remap.formats.deepspeed.pipeline import STEP as FIRST
 from remap.formats.deepspeed.universal.folder import (
@@ -26,17 +26,16 @@ from remap.formats.deepspeed.universal.folder import (
     WEIGHT,
     ZERO_FOLDER,
 )
-from remap.formats.deepspeed.universal.read import OF_WEIGHTS, STEP, Universal
+from remap.formats.deepspeed.universal.read import STEP, Universal
 from remap.formats.deepspeed.universal.state import state_file
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, TIED, keys_of
 from remap.formats.deepspeed.zero.run import ZERO, Run
 from remap.formats.follow import Followed, follow
 from remap.formats.torch.emit import emit, emit_root
-from remap.formats.torch.rebuild import reassemble
+from remap.formats.torch.rebuild import edited, reassemble
 from remap.formats.torch.state import TorchFile
 from remap.pickles.emit import NewTensor
-from remap.pickles.nodes import Call, Dict, List, Value
-from remap.types import Catalog, TensorSpec
+from remap.types import Catalog, OptimizerState, TensorSpec
 
 NO_STATE = Followed(OPTIMIZER, {}, {}, (), {})
 
@@ -59,12 +58,22 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
     names = folder_names(tensors, source)
     zero = f"{step}/{ZERO_FOLDER}"
     files = [
-        f for k, e in tensors.items() for f in _weight(f"{zero}/{names[k]}", k, e, _beside(k, e, followed))
+        file
+        for key, expr in tensors.items()
+        for file in _weight(f"{zero}/{names[key]}", key, expr, _beside(key, expr, followed), source)
     ]
     files.append(state_file(f"{zero}/{STATE_FILE}", followed, native, names))
     files += _models(step, native, all(_is_of_a_layer(n) for n in names.values()))
-    kept = (*source.extras,) if isinstance(native, (Run, Universal)) else (followed.name,)
-    return [*files, replace(OutFile(LATEST_UNIVERSAL, (Literal(step.encode()),)), kept=kept)]
+    latest = OutFile(LATEST_UNIVERSAL, (Literal(step.encode()),), kept=tuple(_kept(source, state)))
+    return [*files, latest]
+
+
+def _kept(source: Catalog, state: OptimizerState | None) -> Iterator[str]:
+    """What comes along: of DeepSpeed's own everything but a state that is not wanted, of others the state."""
+    if isinstance(source.native, (Run, Universal)):
+        yield from (n for n in source.extras if n != OPTIMIZER)
+    if state is not None:
+        yield state.name
 
 
 def _check_wide(state: Followed, tensors: Mapping[str, Expr]) -> None:
@@ -122,9 +131,13 @@ def _beside(key: str, expr: Expr, state: Followed) -> Mapping[str, object]:
     return {s: v if s == STEP else zeros for s, v in like.items()}
 
 
-def _weight(folder: str, key: str, expr: Expr, beside: Mapping[str, object]) -> Iterator[OutFile]:
+def _weight(
+    folder: str, key: str, expr: Expr, beside: Mapping[str, object], source: Catalog
+) -> Iterator[OutFile]:
     """The files of one weight; its parts on ranks are put side by side along ``cat_dim``."""
-    around: dict[str, object] = {"cat_dim": 0} if beside else {}
+    around: Mapping[str, object] = {"cat_dim": 0} if beside else {}
+    if isinstance(source.native, Universal) and isinstance(expr, Take):
+        around = source.native.around(expr.entry.key) or around
     yield _tensor_file(f"{folder}/{WEIGHT}", key, expr, around)
     for slot, value in beside.items():
         file = f"{folder}/{slot}.pt"
@@ -167,6 +180,5 @@ def _models(step: str, native: object, pipeline: bool) -> Iterator[OutFile]:
 def _model(name: str, model: TorchFile | None) -> OutFile:
     if model is None:
         return emit(name, {}, MODULE_ONLY)
-    said = [model.node_at(k) for k in ("module", *OF_WEIGHTS) if k in model.keys]
-    changed: dict[int, Value] = {id(n): None for n in said if isinstance(n, (Call, Dict, List))}
+    changed = edited(model.contents, {(k,): None for k in ("module", *OF_ONE_RANK)})
     return replace(reassemble(model.contents, name, changed, ()), carries=False)

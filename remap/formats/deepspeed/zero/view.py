@@ -72,7 +72,7 @@ def _state(run: Run, tables: Sequence[Mapping[str, Entry]]) -> OptimizerState:
         states.append(optimizer_state(mine, {n: rank_key(k, rank) for n, k in keys.items()}))
     groups: list[dict[str, object]] = []
     for same in zip(*(s.groups for s in states), strict=True):
-        groups.append({**same[0], "params": [k for g in same for k in g["params"]]})  # type: ignore[attr-defined]
+        groups.append({**same[0], "params": [k for g in same for k in g["params"]]})
     return OptimizerState(
         OPTIMIZER,
         {k: v for s in states for k, v in s.tensors.items()},
