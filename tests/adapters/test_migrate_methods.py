@@ -40,6 +40,8 @@ def test_renamed(lab: Path, tmp_path: Path, method: str) -> None:
         bench.migrate(tmp_path / "old", output, [bench.pack(models.SIDEWAYS)], base)
         after = bench.on(models.sideways(lab / "sideways"), output)
         torch.testing.assert_close(models.logits(after), wanted)
+        report = remap.audit(output, lab / "sideways", policy="lora")
+        assert report.passed, report.findings
 
 
 @pytest.mark.parametrize("method", [m for m in bench.METHODS if m not in RENAME_ONLY])
