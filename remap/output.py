@@ -45,6 +45,7 @@ class What:
     at      where in the output the tensors lie, None where they are found
     again   rules that were applied to names that they made
     notes   warnings of this conversion
+    ties    outputs that are made of one tensor are meant to stay one
     parallel  how it is divided over ranks
     """
 
@@ -55,6 +56,7 @@ class What:
     at: str | None = None
     again: Sequence[str] = ()
     notes: Sequence[str] = ()
+    ties: bool = True
     parallel: receipts.Parallel | None = None
 
 
@@ -81,7 +83,7 @@ def write_output(
             _check_unchanged(before, _stamps(plan.catalog))
             rest = {o.key: Take(output[o.key]) for o in plan.outputs if o.key not in written.digests}
             digests = {**written.digests, **digests_of(rest)}
-            untied = [] if what.parallel else _untied(plan, output, what.format)
+            untied = [] if what.parallel or not what.ties else _untied(plan, output, what.format)
             receipt = receipts.make(
                 plan,
                 what.format,

@@ -53,7 +53,7 @@ def write_adapter(
     if not single:
         beside = tuple(p for p in plan.catalog.companions if p.name not in _MODEL_S)
         files = [*carried(beside), *_config(config, name), *files]
-    return _write(plan, fmt, files, single, path, how)
+    return _write(plan, fmt, files, single, path, how, ties=False)  # parts of one module share its A
 
 
 def write_model(
@@ -79,11 +79,18 @@ def _config(config: Mapping[str, object] | None, name: str) -> list[OutFile]:
 
 
 def _write(
-    plan: Plan, fmt: Format, files: Sequence[OutFile], single: bool, destination: Path, how: How
+    plan: Plan,
+    fmt: Format,
+    files: Sequence[OutFile],
+    single: bool,
+    destination: Path,
+    how: How,
+    *,
+    ties: bool = True,
 ) -> Receipt:
     if not plan.outputs:
         raise UsageError("nothing is left to write", where=plan.catalog.root)
-    what = What(format=fmt.name, files=files, single=single, left=plan.catalog.extras)
+    what = What(format=fmt.name, files=files, single=single, left=plan.catalog.extras, ties=ties)
 
     def reopen(path: Path) -> Mapping[str, Entry]:
         (root,) = fmt.find(path)

@@ -14,7 +14,7 @@ from remap.adapters.migration.job import Carried, Job
 from remap.adapters.migration.places import places
 from remap.adapters.model import Adapter
 from remap.dialects import registry
-from remap.errors import PlanError, UsageError
+from remap.errors import AlreadyConverted, PlanError, UsageError
 from remap.expr import takes
 from remap.packs import Pack
 from remap.plan import Output, Plan, make_plan
@@ -96,7 +96,7 @@ def _planned(
     try:
         return make_plan(base, packs, inverse=inverse, params=params, partial=partial)
     except PlanError as e:
-        if not partial:
+        if not partial or isinstance(e, AlreadyConverted):
             raise
         raise PlanError(
             f"the modules that the adapter changes are not enough for the packs: {e.what}",
