@@ -207,7 +207,8 @@ def divider(
             "hold pieces or copies of them can't be told",
             where=where,
             problems=unknown,
-            remedy="say how each is divided in a file for --partition, like rules/opt/metaseq.partition.yml",
+            remedy="say how each is divided in a file like rules/opt/metaseq.partition.yml, and merge them "
+            "with it: remap reshard SRC DST --tp 1 --unflatten --partition FILE",
         )
     _check_sizes(splits, parts, target, where)
     return Divider(splits, replicas)
