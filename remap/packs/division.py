@@ -93,7 +93,7 @@ def divide(layout: Layout, tables: Sequence[Mapping[str, TensorSpec]], given: Gi
     """
     from_ = (given.config, given.explicit, given.remembered)
     first = [Entry(k, s) for k, s in tables[0].items()]
-    known = _known(layout, [e.key for e in first], layout.resolve(first, *from_).values)
+    known = _known(layout, [e.key for e in first], layout.resolve(first, *from_, shapes=False).values)
     whole = [Entry(e.key, _joined(e.spec, known.get(e.key, ()), len(tables))) for e in first]
     values = layout.resolve(whole, *from_)
     return Divided({key: _decided(keys, values) for key, keys in known.items()}, values)

@@ -128,14 +128,16 @@ class Layout:
         config: Mapping[str, object],
         given: Mapping[str, str] | None = None,
         remembered: Mapping[str, object] | None = None,
+        *,
+        shapes: bool = True,
     ) -> Resolved:
-        """The parameters of a model, by what is given, by a receipt, by its config, by its keys."""
+        """The parameters of a model, by what is given, by a receipt, by its config, by its keys, and by their
+        ``shapes`` where these are those of whole tensors."""
         listed = list(entries)
         owner = Pack(self.name, "", self.title, self.file, "", (), self.params)
         keys = KeySet(e.key for e in listed)
-        return resolve(
-            owner, keys, Given(given or {}, remembered or {}, config), {}, lambda place: listed[place].spec
-        )
+        specs = (lambda place: listed[place].spec) if shapes else None
+        return resolve(owner, keys, Given(given or {}, remembered or {}, config), {}, specs)
 
     def expected(self, values: Resolved) -> dict[str, Expected]:
         """Every key of the model with these parameters. Raises PackError for a size without a value."""

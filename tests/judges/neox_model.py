@@ -347,5 +347,8 @@ def true_loss(shape: Shape) -> float:
     """The undivided model's loss on the one batch."""
     Ranks.group, Ranks.rank, Ranks.count = None, 0, 1
     tokens, labels = batch()
+    model = Whole(Shape(shape.flavour, shape.layers, shape.parallel))
+    if shape.tied:
+        model.sequential[-1].final_linear.weight = model.sequential[0].word_embeddings.weight
     with torch.no_grad():
-        return float(loss_of(Whole(Shape(shape.flavour, shape.layers, shape.parallel))(tokens), labels))
+        return float(loss_of(model(tokens), labels))

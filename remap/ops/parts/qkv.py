@@ -9,8 +9,9 @@ The parts are always query, key, value in this order. Layouts of the rows:
     blocks   all of one, then all of the next, in ``order`` (default [q, k, v]; metaseq OPT has [k, v, q])
     heads    head by head, in each head ``order`` (GPT-NeoX, BLOOM); heads == kv_heads
     groups   key-value head by key-value head: its query heads, its key, its value (Falcon, Megatron)
+    shares   head by head: its query, and its share of the keys' and the values' rows (GPT-NeoX of 2024)
 
-Three layouts of one tensor have one shape: only the values tell them apart.
+These layouts of one tensor have one shape: only the values tell them apart.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from remap.ops.arithmetic import Arithmetic
 from remap.ops.base import Parts, Scope, Shape
 
 NAMES = ("q", "k", "v")
-LAYOUTS = ("blocks", "heads", "groups")
+LAYOUTS = ("blocks", "heads", "groups", "shares")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class QkvLayout:
             raise UsageError(f"the layout heads needs as many key-value heads ({kv}) as heads ({heads})")
         return heads, kv
 
+    def turns(self, heads: int, kv: int) -> int:
+        """How often query, key and value take turns along the rows."""
+        return {"blocks": 1, "heads": heads, "groups": kv, "shares": heads}[self.layout]
+
 
 @dataclass(frozen=True)
 class FuseQkvOp:
@@ -64,14 +69,15 @@ class FuseQkvOp:
         if len(parts) != 3:
             raise UsageError(f"fuse_qkv of {len(parts)} parts; query, key and value are three")
         heads, kv = self.how.numbers(scope)
-        size = _head_size(parts, heads, kv)
+        _check_rows(parts, heads, kv)
         rest = parts[0].spec.shape[1:]
-        counts = {"q": heads // kv, "k": 1, "v": 1}
         named = dict(zip(NAMES, parts, strict=True))
-        if self.how.layout == "blocks":
-            return (Concat(tuple(named[n] for n in self.how.order)),)
-        rows = tuple(Reshape(named[n], (kv, counts[n], size, *rest)) for n in self.how.order)
-        return (Reshape(Concat(rows, 1), ((heads + 2 * kv) * size, *rest)),)
+        turns = self.how.turns(heads, kv)
+        rows = {n: p.spec.shape[0] for n, p in named.items()}
+        if any(r % turns for r in rows.values()):
+            raise UsageError(f"fuse_qkv of {list(rows.values())} rows by {turns} turns")
+        cut = tuple(Reshape(named[n], (turns, rows[n] // turns, *rest)) for n in self.how.order)
+        return (Reshape(Concat(cut, 1), (sum(rows.values()), *rest)),)
 
     def inverse(self) -> SplitQkvOp:
         return SplitQkvOp(self.how)
@@ -97,29 +103,28 @@ class SplitQkvOp:
         if not rows or rows % (heads + 2 * kv):
             raise UsageError(f"split_qkv of {rows} rows into {heads} heads and twice {kv} key-value heads")
         size = rows // (heads + 2 * kv)
-        blocks = self.how.layout == "blocks"
-        counts = {"q": heads, "k": kv, "v": kv} if blocks else {"q": heads // kv, "k": 1, "v": 1}
-        lead = () if blocks else (kv,)
-        view: Expr = Reshape(whole, (*lead, sum(counts.values()), size, *rest))
+        turns = self.how.turns(heads, kv)
+        counts = {"q": heads * size, "k": kv * size, "v": kv * size}
+        if any(n % turns for n in counts.values()):
+            raise UsageError(f"split_qkv of {rows} rows by {turns} turns")
+        view = Reshape(whole, (turns, rows // turns, *rest))
         named: dict[str, Expr] = {}
         at = 0
         for n in self.how.order:
-            cut = Slice(view, len(lead), at, at + counts[n])
-            named[n] = Reshape(cut, (kv * counts[n] * size if lead else counts[n] * size, *rest))
-            at += counts[n]
+            named[n] = Reshape(Slice(view, 1, at, at + counts[n] // turns), (counts[n], *rest))
+            at += counts[n] // turns
         return tuple(named[n] for n in NAMES)
 
     def inverse(self) -> FuseQkvOp:
         return FuseQkvOp(self.how)
 
 
-def _head_size(parts: Parts, heads: int, kv: int) -> int:
-    """Rows a head. Raises UsageError where query, key and value don't agree."""
+def _check_rows(parts: Parts, heads: int, kv: int) -> None:
+    """Raise UsageError where query, key and value don't agree on the rows of a head."""
     rows = [p.spec.shape[0] if p.spec.shape else 0 for p in parts]
     size = rows[0] // heads
     if not size or rows != [heads * size, kv * size, kv * size]:
         raise UsageError(f"fuse_qkv of {rows} rows with {heads} heads and {kv} key-value heads")
-    return size
 
 
 def _read(name: str, given: Mapping[str, object]) -> QkvLayout:

@@ -4,7 +4,7 @@
       add: "layers.{i:int}.attention.bias"
       each: {i: layers}
       shape: [hidden]
-      fill: zeros                # ones, a number, or {std: 0.02, seed: 1}
+      fill: zeros                # ones, a number, {std: 0.02, seed: 1}, or {rotary: base}
 
 The way back drops them: what was added says nothing about the source.
 """
@@ -13,19 +13,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
 
+import msgspec
+
 from remap.dtypes import DType, dtype
 from remap.errors import PackError, PlanError, UsageError
-from remap.expr import Constant, Expr, Normal
+from remap.expr import Concat, Constant, Expr, Normal
 from remap.ops import arithmetic
 from remap.ops.arithmetic import Arithmetic
 from remap.packs.applying.gather import Made
 from remap.packs.applying.params import Resolved
 from remap.packs.language.pack import New, Pack, Param, Rule
-from remap.packs.language.schema import RawNormal, RawRule
+from remap.packs.language.schema import RawNormal, RawRotary, RawRule
 from remap.packs.language.template import Capture, Tables, Template, parse_template
 from remap.packs.matching.rendering import write_one
 from remap.types import TensorSpec
@@ -52,11 +55,11 @@ def read_added(
         raise PackError(f"{raw.add!r}: add lists its keys", remedy="use {i:int} and {p:one|two} only")
     each = {name: arithmetic.parse(str(count)) for name, count in raw.each.items()}
     shape = tuple(arithmetic.parse(str(s)) for s in raw.shape)
-    for name in sorted(
-        frozenset[str]().union(*map(arithmetic.names, (*each.values(), *shape))) - params.keys()
-    ):
+    new = _new(raw, each, shape)
+    trees = (*each.values(), *shape, *((new.rotary,) if new.rotary else ()))
+    for name in sorted(frozenset[str]().union(*map(arithmetic.names, trees)) - params.keys()):
         raise PackError(f"no parameter is called {name!r}")
-    return Rule(raw.id, line, "add", (), (template,), new=_new(raw, each, shape), **common)
+    return Rule(raw.id, line, "add", (), (template,), new=new, **common)
 
 
 def _new(raw: RawRule, each: Mapping[str, Arithmetic], shape: tuple[Arithmetic, ...]) -> New:
@@ -64,10 +67,25 @@ def _new(raw: RawRule, each: Mapping[str, Arithmetic], shape: tuple[Arithmetic, 
         kind = None if raw.dtype is None else dtype(raw.dtype)
     except UsageError as e:
         raise PackError(f"dtype: {e.what}", remedy=e.remedy) from None
-    if isinstance(raw.fill, RawNormal):
-        return New(each, shape, kind, 0.0, raw.fill.std, raw.fill.seed)
+    if isinstance(raw.fill, dict):
+        return _made_of(raw.fill, New(each, shape, kind, 0.0))
     value = {"zeros": 0.0, "ones": 1.0}.get(raw.fill) if isinstance(raw.fill, str) else raw.fill
     return New(each, shape, kind, float(value or 0.0))
+
+
+def _made_of(fill: Mapping[str, Any], plain: New) -> New:
+    """Values that differ from element to element."""
+    for shape in (RawNormal, RawRotary):
+        try:
+            found = msgspec.convert(fill, shape)
+        except msgspec.ValidationError:
+            continue
+        if isinstance(found, RawNormal):
+            return replace(plain, std=found.std, seed=found.seed)
+        if len(plain.shape) != 1:
+            raise PackError("fill: rotary frequencies have one dimension")
+        return replace(plain, rotary=arithmetic.parse(str(found.rotary)))
+    raise PackError("fill is zeros, ones, a number, {std, seed} or {rotary: base}")
 
 
 def added(pack: Pack, rules: Iterable[Rule], values: Resolved, exprs: Sequence[Expr]) -> list[Made]:
@@ -78,7 +96,12 @@ def added(pack: Pack, rules: Iterable[Rule], values: Resolved, exprs: Sequence[E
             kind = rule.new.dtype or _usual(exprs)
             shape = tuple(_size(pack, rule, s, values) for s in rule.new.shape)
             for key in _keys(pack, rule, rule.targets[0].bind(values.values), values):
-                made.append(Made(len(exprs), key, _tensor(rule.new, TensorSpec(kind, shape), key), rule))
+                spec = TensorSpec(kind, shape)
+                if rule.new.rotary is not None:
+                    expr = _frequencies(spec, _size(pack, rule, rule.new.rotary, values))
+                else:
+                    expr = _tensor(rule.new, spec, key)
+                made.append(Made(len(exprs), key, expr, rule))
     return made
 
 
@@ -88,6 +111,16 @@ def _tensor(new: New, spec: TensorSpec, key: str) -> Expr:
     import xxhash
 
     return Normal(spec, new.std, xxhash.xxh64_intdigest(f"{new.seed}:{key}".encode()))
+
+
+def _frequencies(spec: TensorSpec, base: int) -> Expr:
+    """``1 / base ** (2k / 2n)`` in single precision, as models compute it."""
+    import numpy as np
+
+    one = TensorSpec(spec.dtype, (1,))
+    powers = np.arange(spec.numel, dtype=np.float32) / np.float32(max(spec.numel, 1))
+    values = np.float32(1) / np.power(np.float32(base), powers)
+    return Concat(tuple(Constant(one, float(v)) for v in values)) if spec.numel else Constant(spec)
 
 
 def _usual(exprs: Sequence[Expr]) -> DType:

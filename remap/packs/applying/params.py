@@ -114,7 +114,8 @@ def _find(
     for path in param.from_config:
         value = _at(given.config, path)
         if value is not None:
-            return _typed(pack, param, value, f"config.json, {path}"), f"{path} in config.json"
+            times = value * param.times if type(value) in (int, float) and not param.choices else value
+            return _typed(pack, param, times, f"config.json, {path}"), f"{path} in config.json"
     for template in param.or_count:
         count = distinct(template, keys)
         if count:
@@ -161,7 +162,7 @@ def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
                 remedy=f"use one of {', '.join(param.choices)}",
             )
         return str(value)
-    text = str(value)
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     if isinstance(value, bool) or not text.isascii() or not text.removeprefix("-").isdigit():
         raise UsageError(f"{value!r} is no whole number", where=where)
     if int(text) < param.minimum:

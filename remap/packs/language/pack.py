@@ -42,6 +42,7 @@ class New:
 
     dtype  None: the type that most tensors have
     std    random values with this deviation, by ``seed``; None: all are ``value``
+    rotary the base of rotary frequencies: element k of n is ``base ** (-k / n)``
     """
 
     each: Mapping[str, Arithmetic]
@@ -50,6 +51,7 @@ class New:
     value: float
     std: float | None = None
     seed: int = 0
+    rotary: Arithmetic | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ class Rule:
         if self.partition is not None:
             found |= self.partition.symbols
         if self.new is not None:
-            trees = (*self.new.each.values(), *self.new.shape)
+            base = (self.new.rotary,) if self.new.rotary else ()
+            trees = (*self.new.each.values(), *self.new.shape, *base)
             found |= frozenset[str]().union(*map(arithmetic.names, trees))
         return found if self.expect is None else found | arithmetic.names(self.expect)
 
@@ -131,6 +134,7 @@ class Param:
     or_present   choice -> templates; the first choice with a match counts
     default      what remains
     value        computed from other parameters
+    times        what a number in config.json is multiplied by: 100 for a fraction in percent
     """
 
     name: str
@@ -144,6 +148,7 @@ class Param:
     default: int | str | None = None
     value: Arithmetic | None = None
     minimum: int = 0
+    times: int = 1
 
     @property
     def is_int(self) -> bool:

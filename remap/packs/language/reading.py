@@ -208,6 +208,7 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
         or_shape=tuple((parse_template(r.key, {}, tables), r.dim) for r in shapes),
         value=None if raw.value is None else arithmetic.parse(raw.value),
         minimum=raw.min,
+        times=raw.times,
     )
 
 

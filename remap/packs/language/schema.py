@@ -37,6 +37,12 @@ class RawNormal(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     seed: int = 0
 
 
+class RawRotary(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Frequencies of rotary positions, by their base."""
+
+    rotary: Whole
+
+
 class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One rule. Exactly one of from, regex, keep, drop, add."""
 
@@ -49,7 +55,7 @@ class RawRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     each: dict[str, Whole] = {}
     shape: list[Whole] | None = None
     dtype: str | None = None
-    fill: Union[float, Literal["zeros", "ones"], RawNormal] = "zeros"
+    fill: Union[float, Literal["zeros", "ones"], dict[str, Anything]] = "zeros"
     to: Parts | None = None
     do: Union[str, dict[str, Anything], list[Union[str, dict[str, Anything]]], None] = None
     because: str | None = None
@@ -93,6 +99,7 @@ class RawParam(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     value: str | None = None
     default: Whole | None = None
     min: int = 0
+    times: int = 1
 
 
 class RawEvidence(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
