@@ -95,6 +95,7 @@ OTHER: dict[str, list[dict[str, str]]] = {
         {"new": "False", "multi_query": "True", "kv_heads": "1", "rows": "36", "one_norm": "present"},
         {"new": "False", "multi_query": "False", "rows": "72", "post_norm": "present", "biases": "present"},
     ],
+    "gpt_neox/llama-to-neox": [{"gqa": "blocks"}, {"gqa": "heads", "mlp": "w"}, {"kv_heads": "4"}],
     "magma/wrap-adapters": [{"mlp": "dense"}, {"mlp": "linear"}],
     "transformers/bloom-4-to-5": [{"prefix": "bare"}, {"prefix": "transformer"}],
     "transformers/clip-4-to-5": [{"towers": t, "projection": "8"} for t in ("both", "text", "vision")],

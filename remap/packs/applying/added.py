@@ -75,17 +75,16 @@ def _new(raw: RawRule, each: Mapping[str, Arithmetic], shape: tuple[Arithmetic, 
 
 def _made_of(fill: Mapping[str, Any], plain: New) -> New:
     """Values that differ from element to element."""
-    for shape in (RawNormal, RawRotary):
-        try:
-            found = msgspec.convert(fill, shape)
-        except msgspec.ValidationError:
-            continue
-        if isinstance(found, RawNormal):
-            return replace(plain, std=found.std, seed=found.seed)
-        if len(plain.shape) != 1:
-            raise PackError("fill: rotary frequencies have one dimension")
-        return replace(plain, rotary=arithmetic.parse(str(found.rotary)))
-    raise PackError("fill is zeros, ones, a number, {std, seed} or {rotary: base}")
+    try:
+        if "rotary" not in fill:
+            normal = msgspec.convert(fill, RawNormal)
+            return replace(plain, std=normal.std, seed=normal.seed)
+        base = msgspec.convert(fill, RawRotary).rotary
+    except msgspec.ValidationError as e:
+        raise PackError(f"fill: {e}", remedy="write {std: 0.02, seed: 1} or {rotary: base}") from None
+    if len(plain.shape) != 1:
+        raise PackError("fill: rotary frequencies have one dimension")
+    return replace(plain, rotary=arithmetic.parse(str(base)))
 
 
 def added(pack: Pack, rules: Iterable[Rule], values: Resolved, exprs: Sequence[Expr]) -> list[Made]:

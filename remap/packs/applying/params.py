@@ -114,8 +114,9 @@ def _find(
     for path in param.from_config:
         value = _at(given.config, path)
         if value is not None:
-            times = value * param.times if type(value) in (int, float) and not param.choices else value
-            return _typed(pack, param, times, f"config.json, {path}"), f"{path} in config.json"
+            if isinstance(value, (int, float)) and param.times != 1:
+                value = value * param.times
+            return _typed(pack, param, value, f"config.json, {path}"), f"{path} in config.json"
     for template in param.or_count:
         count = distinct(template, keys)
         if count:
