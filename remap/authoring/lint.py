@@ -195,9 +195,10 @@ def _unused_params(pack: Pack) -> Iterator[PackFinding]:
 
 def _same_target(pack: Pack) -> Iterator[PackFinding]:
     """No two rules of a stage write one key: the same template is wrong, those that could meet may be."""
+    written = {t: t.flipped() for r in pack.own_rules for t in r.targets}
     for other, rule in _pairs(pack):
         for one, two in product(rule.targets, other.targets):
-            key = meet(one.flipped(), two.flipped(), pack.params)
+            key = meet(written[one], written[two], pack.params)
             if key is not None:
                 level: Level = "error" if one.text == two.text else "warning"
                 message = f"rule {rule.id}: it writes {key}, as rule {other.id} in line {other.line} does"

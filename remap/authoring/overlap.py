@@ -7,8 +7,9 @@ shortest that both read to the end; characters that stand for any are written as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 
 from remap.packs.language.pack import Param
@@ -34,7 +35,7 @@ class _Automaton:
         for label in text:
             self.ends = self._step(self.ends, label)
 
-    def either(self, texts: list[str]) -> None:
+    def either(self, texts: Sequence[str]) -> None:
         """Read one of several texts; one that is empty is not tried."""
         start, after = self.ends, self._new()
         for text in texts:
@@ -118,14 +119,21 @@ def _both(left: str, right: str) -> str | None:
 
 
 def _automaton(template: Template, params: Mapping[str, Param]) -> _Automaton:
+    refs = [e for e in template.elements if isinstance(e, Ref) and params[e.param].choices]
+    return _built(template, tuple((e, _texts(params[e.param], e)) for e in refs))
+
+
+@lru_cache(maxsize=10_000)
+def _built(template: Template, named: tuple[tuple[Ref, tuple[str, ...]], ...]) -> _Automaton:
+    """The automaton; ``named`` are the texts of parameters that are names."""
     made = _Automaton()
     for e in template.elements:
         if isinstance(e, Text):
             made.add(e.text)
         elif isinstance(e, Capture) and e.table:
             made.either([left for left, _ in e.table])
-        elif isinstance(e, Ref) and params[e.param].choices:
-            made.either(_texts(params[e.param], e))
+        elif isinstance(e, Ref) and e in dict(named):
+            made.either(dict(named)[e])
         elif isinstance(e, Capture) and e.kind != "int":
             made.some(INNER, dotted=e.kind == "path")
         else:
@@ -133,5 +141,5 @@ def _automaton(template: Template, params: Mapping[str, Param]) -> _Automaton:
     return made
 
 
-def _texts(param: Param, ref: Ref) -> list[str]:
-    return [c if isinstance(c, str) else c[ref.field or ""] for c in param.choices.values()]
+def _texts(param: Param, ref: Ref) -> tuple[str, ...]:
+    return tuple(c if isinstance(c, str) else c[ref.field or ""] for c in param.choices.values())

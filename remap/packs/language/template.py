@@ -209,7 +209,7 @@ def _hole(hole: str, text: str, params: Mapping[str, object], tables: Tables) ->
             raise PackError(f"{text!r}: no parameter is called {dotted[1]!r}")
         return Ref(dotted[1], dotted[2])
     tree = arithmetic.parse(name)
-    return Index(tree, arithmetic.names(tree) & params.keys())
+    return Index(tree, arithmetic.names(tree).intersection(params))
 
 
 def _typed(name: str, kind: str, text: str, tables: Tables) -> Capture:
