@@ -22,11 +22,8 @@ from remap.formats.dcp.optimizer import MODEL, Beside, is_optimizer, nested
 from remap.formats.dcp.reader import METADATA, Folder, locate
 from remap.formats.follow import follow
 from remap.formats.index import split_shards
-from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
-from remap.formats.torch.layout import lay_out_zip
+from remap.formats.torch.emit import check_names, emit_root
 from remap.formats.torch.locate import dotted
-from remap.pickles.build import node_of
-from remap.pickles.emit import Writer
 from remap.types import Catalog, Entry
 
 
