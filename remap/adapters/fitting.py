@@ -14,6 +14,9 @@ from remap.packs import available
 from remap.plan import Output, Plan
 from remap.types import Catalog
 
+_ALSO_NAMES = frozenset({"0", "module", "model"})
+"""Segments of wrappers that are also names of modules."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -39,37 +42,48 @@ def fitted(
     Raises UsageError, naming the modules that the base has not.
     """
     plan = api.plan(base, rules, params=params)
-    missing = _missing(plan, target)
+    missing, pack = _missing(plan, target), ""
     if not rules and missing and len(missing) == len(target.modules):
         found = _by_pack(base, target, params)
         if found:
-            return found
+            plan, missing, pack = found
     if missing:
         raise UsageError(
-            f"the base has {len(missing)} of the adapter's {len(target.modules)} modules not",
+            f"the base lacks {len(missing)} of the adapter's {len(target.modules)} modules"
+            + f", also renamed by {pack}" * bool(pack),
             where=base.asked or base.root,
             problems=missing,
             remedy="give the base that it was made for, or the pack that renames this one (-r PACK)",
         )
-    return plan, ()
+    return plan, (f"{(base.asked or base.root).name} is renamed by {pack}",) * bool(pack)
 
 
-def _by_pack(base: Catalog, target: Target, params: Mapping[str, str]) -> tuple[Plan, tuple[str, ...]] | None:
-    """By the installed pack that gives all of the modules; none where two give different weights."""
-    plans: dict[frozenset[str], tuple[Plan, str]] = {}
+def _by_pack(base: Catalog, target: Target, params: Mapping[str, str]) -> tuple[Plan, list[str], str] | None:
+    """By the installed pack that gives most of the modules: its plan, what is missing still, its name. None
+    where no pack gives any, or two give different weights."""
+    plans: dict[tuple[int, frozenset[str]], tuple[Plan, str]] = {}
     for name, _ in likely(base.entries, available()):
         for inverse in (False, True):
             try:
                 plan = api.plan(base, [name], inverse=inverse, params=params)
             except RemapError:
                 continue
-            if not _missing(plan, target):
-                names = frozenset(bare_names(plan, target))
-                plans.setdefault(names, (plan, f"{name}{', backwards' * inverse}"))
-    if len(plans) != 1:
+            missing = len(_missing(plan, target))
+            names = frozenset(bare_names(plan, target))
+            if missing < len(target.modules) and not _wraps_more(names, target):
+                plans.setdefault((missing, names), (plan, f"{name}{', backwards' * inverse}"))
+    fewest = min((missing for missing, _ in plans), default=0)
+    best = [found for (missing, _), found in plans.items() if missing == fewest]
+    if len(best) != 1:
         return None
-    ((plan, name),) = plans.values()
-    return plan, (f"{(base.asked or base.root).name} is renamed by {name}",)
+    plan, name = best[0]
+    return plan, _missing(plan, target), name
+
+
+def _wraps_more(names: Iterable[str], target: Target) -> bool:
+    """Has it wrapped modules that the adapter does not change?"""
+    words = {w for wrap in target.around.values() for w in wrap} - _ALSO_NAMES
+    return any(words.intersection(n.split(".")) for n in names)
 
 
 def bare_names(plan: Plan, target: Target) -> dict[str, Output]:

@@ -69,6 +69,14 @@ def test_a_base_in_hugging_face_s_names_is_renamed_by_the_pack_that_fits(remap, 
     assert [s["pack"] for s in json.loads(ran.out)["steps"]] == ["magma/from-hf", "remap adapter"]
 
 
+def test_a_base_with_fewer_layers_says_which(remap, pythia, tmp_path):
+    adapters = {f"{n}.mlp.adapter.0.weight": torch.rand(16, 64) for n in range(2, 7)}
+    save_file(adapters, tmp_path / "a.safetensors")
+    ran = remap("adapter", "graft", pythia("fp32"), tmp_path / "a.safetensors", "-o", tmp_path / "model")
+    assert ran.code == 2
+    assert "lacks 1 of the adapter's 5 modules, also renamed by gpt_neox/hf-to-neox\n  6.mlp\n" in ran.err
+
+
 def test_a_lora_in_kohya_s_words_and_back(remap, tmp_path):
     source = lora(tmp_path / "lora", lora_alpha=8, target_modules=["q"])
     assert remap("adapter", "migrate", source, "-o", tmp_path / "k.safetensors", "--to", "kohya").code == 0
