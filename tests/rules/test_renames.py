@@ -79,13 +79,15 @@ def test_weight_norm_of_a_hook_computes_the_same_as_a_parametrization(tmp_path: 
 
 @pytest.mark.parametrize("library", ["timm", "open_clip"])
 def test_an_image_encoder_is_magmas_image_prefix(tmp_path: Path, library: str) -> None:
-    """A timm model is the encoder; open_clip's has it as ``visual``, beside what is dropped."""
+    """A timm model is the encoder; open_clip's has it as ``visual``, beside what is dropped: a ResNet's
+    attention pooling, which MAGMA replaces by a reshape, and the text."""
     model = magma_model.build()
     encoder = magma_model.ImagePrefix().enc.eval()
     state = {k: v.clone() for k, v in encoder.state_dict().items()}
     if library == "open_clip":
         state = {f"visual.{k}": v for k, v in state.items()}
         state |= {"logit_scale": torch.ones(()), "transformer.resblocks.0.ln_1.weight": torch.ones(4)}
+        state |= {"visual.attnpool.c_proj.weight": torch.ones(4, 8)}
     save_file(state, tmp_path / "encoder.safetensors")
     api.convert(tmp_path / "encoder.safetensors", tmp_path / "out.safetensors", ["magma/image-prefix"])
     said = model.load_state_dict(load_file(tmp_path / "out.safetensors"), strict=False)
@@ -95,3 +97,31 @@ def test_an_image_encoder_is_magmas_image_prefix(tmp_path: Path, library: str) -
     with torch.no_grad():
         loaded = model.get_submodule("0.image_prefix.enc").eval()
         assert torch.equal(loaded(images), encoder(images))
+
+
+def test_timms_nf_resnet_is_a_sequential_of_its_children_in_magma(tmp_path: Path) -> None:
+    """As ``magma/image_encoders.py`` builds it: the children without the head, then a pooling."""
+
+    class NormFree(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Sequential()
+            self.stem.add_module("conv", Scaled(3, 8, 3))
+            self.stages = nn.Sequential(nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 1)))
+            self.final_conv = nn.Identity()
+            self.final_act = nn.ReLU()
+            self.head = nn.Linear(8, 10)
+
+    class Scaled(nn.Conv2d):
+        def __init__(self, *sizes: int) -> None:
+            super().__init__(*sizes)
+            self.gain = nn.Parameter(torch.rand(8, 1, 1, 1))
+
+    model = NormFree()
+    children = nn.Sequential(*list(model.children())[:-1])
+    wanted = nn.Sequential(children, nn.AdaptiveAvgPool2d((1, 1))).state_dict()
+    save_file(model.state_dict(), tmp_path / "timm.safetensors")
+    api.convert(tmp_path / "timm.safetensors", tmp_path / "out.safetensors", ["magma/image-prefix"])
+    found = load_file(tmp_path / "out.safetensors")
+    assert found.keys() == {f"0.image_prefix.enc.{k}" for k in wanted}
+    assert all(torch.equal(found[f"0.image_prefix.enc.{k}"], v) for k, v in wanted.items())
