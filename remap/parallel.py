@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from remap.errors import InputError, PlanError, RemapError, UsageError
 from remap.expr import Expr, Take
@@ -23,9 +24,10 @@ from remap.packs.applying.params import Given
 from remap.packs.division import Divided, divide
 from remap.packs.matching.keyset import KeySet
 from remap.partitions.base import Copies, Merging, Partition
+from remap.partitions.moments import merge_state
 from remap.partitions.vocabulary import Vocabulary
 from remap.plan import Output, Plan
-from remap.types import Catalog, Derived, Entry, TensorSpec, rank_key
+from remap.types import Catalog, Derived, Entry, OptimizerState, TensorSpec, rank_key
 
 UNKNOWN = "whether ranks hold pieces or copies of them can't be told"
 
@@ -82,7 +84,14 @@ def whole(catalog: Catalog, settings: Settings) -> Catalog:
     if problems:
         what = f"{len(problems)} tensors of {len(catalog.ranks)} ranks can't be put together"
         raise InputError(what, where=catalog.root, problems=problems.lines, remedy=problems.remedy)
-    return replace(catalog, entries=entries, partitions=divided.classes)
+    state = partial(_state, catalog, divided.classes, how) if catalog.optimizer else None
+    return replace(catalog, entries=entries, partitions=divided.classes, optimizer=state)
+
+
+def _state(catalog: Catalog, classes: Mapping[str, Partition], how: Merging) -> OptimizerState | None:
+    assert catalog.optimizer is not None
+    state = catalog.optimizer()
+    return merge_state(state, classes, len(catalog.ranks), how) if state else None
 
 
 def _merged(parts: Sequence[Entry], cls: Partition, how: Merging) -> Expr:
