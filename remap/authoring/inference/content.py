@@ -1,5 +1,5 @@
-"""Pairs by content: equal digests prove a rename; a tensor may also be a cast, reordered for another way
-to rotate, or what ``recognised`` and ``fused`` know: joined, cut, transposed, stacked parts.
+"""Pairs by content: equal digests prove a rename; a tensor may also be what ``changed``, ``recognised`` and
+``fused`` know: cast, turned for rotary embeddings, joined, cut, transposed, stacked.
 
 Every tensor is read once, and once more for each transformation that its shape allows. What is constant
 (all zeros, all ones) proves nothing and is left to the names.
@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from remap.authoring.inference.changed import changed
 from remap.authoring.inference.fused import fused
 from remap.authoring.inference.pairs import Fold, Pair, apart, undone
 from remap.authoring.inference.recognised import Parts, recognised
-from remap.dtypes import DType
-from remap.expr import Cast, Expr, Slice, Take
-from remap.ops.base import Scope
-from remap.ops.registry import read_op
+from remap.expr import Take
 from remap.types import Catalog, Entry
-from remap.verify import digest, digests
+from remap.verify import digests
 
 
 def by_content(source: Catalog, target: Catalog) -> list[Pair]:
@@ -29,7 +27,7 @@ def by_content(source: Catalog, target: Catalog) -> list[Pair]:
     there = digests({k: Take(e) for k, e in theirs.items()})
     found = list(_renamed(source, target, _keys(here), _keys(there)))
     _forget(found, ours, theirs)
-    found += _cast_or_turned(source, theirs.values(), _keys(here))
+    found += changed(ours.values(), theirs.values(), here)
     _forget(found, ours, theirs)
     found += _joined(theirs.values(), Parts(ours.values(), here))
     _forget(found, ours, theirs)
@@ -79,16 +77,6 @@ def _told_apart(sources: list[str], targets: list[str]) -> Iterator[Pair]:
             yield Pair((same[0],), key, (), "content")
 
 
-def _cast_or_turned(source: Catalog, left: Iterable[Entry], ours: Mapping[str, list[str]]) -> Iterator[Pair]:
-    types = {e.spec.dtype for e in source.entries.values()}
-    for entry in left:
-        turned = _turned(source, entry)
-        if turned is not None:
-            yield turned
-        else:
-            yield from _cast(source, entry, types, ours)
-
-
 def _joined(wholes: Iterable[Entry], parts: Parts) -> Iterator[Pair]:
     """Targets that are made of sources."""
     for whole in wholes:
@@ -106,50 +94,3 @@ def _cut(wholes: Iterable[Entry], parts: Parts) -> Iterator[Pair]:
             fold = None if found.slot is None else Fold("targets", found.slot, found.each)
             first, *more = found.parts
             yield Pair((whole.key,), first, undone(found.steps), "content", tuple(more), fold)
-
-
-def _turned(source: Catalog, entry: Entry) -> Pair | None:
-    """A target whose rows are a source's, reordered as for another way to rotate. The first row stays."""
-    if not entry.spec.shape or entry.spec.shape[0] < 4:
-        return None
-    rows = entry.spec.shape[0]
-    first, wanted = digest(Slice(Take(entry), 0, 0, 1)), digest(Take(entry))
-    for other in source.entries.values():
-        if other.spec != entry.spec or digest(Slice(Take(other), 0, 0, 1)) != first:
-            continue
-        for heads in (h for h in range(1, rows // 4 + 1) if rows % (2 * h) == 0):
-            for before, after in (("half", "interleaved"), ("interleaved", "half")):
-                arguments: dict[str, object] = {"heads": heads, "from": before, "to": after}
-                (turned,) = read_op("rotary", arguments).build((Take(other),), Scope({}))
-                if digest(turned) == wanted:
-                    return Pair((other.key,), entry.key, ({"rotary": arguments},), "content")
-    return None
-
-
-def _cast(
-    source: Catalog, entry: Entry, types: Iterable[DType], ours: Mapping[str, list[str]]
-) -> Iterator[Pair]:
-    """Widening is seen by narrowing the target again; narrowing by narrowing sources of the same shape."""
-    spec = entry.spec
-    for other in types:
-        if other == spec.dtype or not (other.is_float and spec.dtype.is_float):
-            continue
-        op: dict[str, object] = {"cast": {"to": spec.dtype.short, "from": other.short}}
-        if other.itemsize < spec.dtype.itemsize:
-            key = _single(ours, Cast(Take(entry), other))
-            found = [key] if key is not None else []
-        else:
-            wanted = digest(Take(entry))
-            same = [
-                e for e in source.entries.values() if e.spec.dtype == other and e.spec.shape == spec.shape
-            ]
-            found = [e.key for e in same if digest(Cast(Take(e), spec.dtype)) == wanted]
-        if len(found) == 1:
-            yield Pair((found[0],), entry.key, (op,), "content")
-            return
-
-
-def _single(ours: Mapping[str, list[str]], expr: Expr) -> str | None:
-    """The one source with the bytes of ``expr``."""
-    found = ours.get(digest(expr), [])
-    return found[0] if len(found) == 1 else None
