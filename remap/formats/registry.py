@@ -59,7 +59,7 @@ def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
     """
     path = path.expanduser()
     if not path.exists():
-        raise InputError("no such file or folder", where=path)
+        raise InputError("no such file or folder", where=path, remedy=_beside(path))
     try:
         found = find(path)
         if not found:
@@ -70,6 +70,14 @@ def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
         raise InputError("no permission to read it", where=e.filename or path) from None
     except OSError as e:
         raise InputError(f"can't be read: {e.strerror or e}", where=e.filename or path) from None
+
+
+def _beside(path: Path) -> str | None:
+    """What lies there under a name that begins alike: parts of what was asked for."""
+    if not path.parent.is_dir():
+        return None
+    found = sorted(p.name for p in path.parent.iterdir() if path.stem and p.name.startswith(path.stem))
+    return f"is it {' or '.join(found[:2])}? any file of a checkpoint stands for all" if found else None
 
 
 def check_one(found: Sequence[str], path: Path) -> None:
