@@ -7,12 +7,15 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from authoring.infer_table import table
 
 from remap.authoring.examples import run_examples
 from remap.ops.registry import OPS
 from remap.packs import read
+from remap.packs.language import schema
+from remap.partitions.registry import PARTITIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rules.md").read_text()
 BLOCK = re.compile(r"```yaml\n(.*?)```\n```text\n(.*?)```", re.DOTALL)
@@ -53,6 +56,20 @@ def test_every_yaml_block_is_run() -> None:
 def test_every_op_has_a_line() -> None:
     section = PAGE.partition("## Ops")[2].partition("\n## ")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == sorted(OPS)
+
+
+STRUCTS = (schema.RawPack, schema.RawStage, schema.RawRule, schema.RawParam, schema.RawExample, schema.RawKey)
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda s: s.__name__)
+def test_every_entry_is_described(struct: type[msgspec.Struct]) -> None:
+    names = [f.encode_name for f in msgspec.structs.fields(struct)]
+    assert [n for n in names if not re.search(rf"[`|{{ ,]{n}[`:,]", PAGE)] == []
+
+
+def test_every_partition_class_is_described() -> None:
+    section = PAGE.partition("Partition classes:")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(\w+)", section)) >= set(PARTITIONS)
 
 
 def test_the_table_of_inference_is_what_it_does_and_by_names_says_what_to_confirm() -> None:
