@@ -88,7 +88,7 @@ def extract(
     Of a model wrapped by PEFT a PEFT folder is made; MAGMA's adapters get a small JSON beside them that says
     what they are.
     """
-    from remap.adapters.extract import extract as run
+    from remap.adapters import extract as run
     from remap.output import How
 
     with terminal.progress("extracting") as progress:
@@ -148,7 +148,7 @@ def graft(
     under other names is renamed by the packs of -r, or by the one installed pack that gives all of the
     adapter's modules.
     """
-    from remap.adapters.graft import graft as run
+    from remap.adapters import graft as run
     from remap.output import How
 
     with terminal.progress("grafting") as progress:

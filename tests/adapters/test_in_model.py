@@ -10,8 +10,7 @@ from adapters import bench, models
 from safetensors.torch import load_file, save_file
 
 import remap
-from remap.adapters.extract import extract
-from remap.adapters.graft import graft
+from remap.adapters import extract, graft
 from remap.errors import UsageError
 
 METHODS = [m for m in bench.METHODS if m not in ("prompt", "prefix")]

@@ -10,9 +10,7 @@ import torch
 from adapters import magma_models as magma
 
 import remap
-from remap.adapters import read
-from remap.adapters.extract import extract
-from remap.adapters.graft import graft
+from remap.adapters import extract, graft, read
 from remap.errors import UsageError
 
 

@@ -11,10 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import remap
-from remap.adapters import read
-from remap.adapters.extract import extract
-from remap.adapters.graft import graft
-from remap.adapters.migrate import migrate
+from remap.adapters import extract, graft, migrate, read
 from remap.dialects import registry
 from remap.errors import Damaged, NotACheckpoint, UsageError
 

@@ -11,10 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import remap
-from remap.adapters import read
-from remap.adapters.extract import extract
-from remap.adapters.graft import graft
-from remap.adapters.migrate import migrate
+from remap.adapters import extract, graft, migrate, read
 from remap.dialects import registry
 from remap.dialects.wrapping import bare
 from remap.errors import UsageError

@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers")
 from checkpoints import VARIANTS, read_tensors  # noqa: E402
 from judges.neox_pipeline import Job, launch, make_weight  # noqa: E402
 
-from remap.adapters.graft import graft  # noqa: E402
+from remap.adapters import graft  # noqa: E402
 
 Pythia = Callable[[str], Path]
 Results = dict[tuple[str, int], list[dict[str, Any]]]

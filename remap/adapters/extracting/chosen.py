@@ -13,6 +13,7 @@ from remap.dialects.peft import TOKENS
 from remap.dialects.wrapping import Around, bare
 from remap.errors import UsageError
 from remap.expr import Take
+from remap.plan import Output
 from remap.verify import digest
 
 SHARED = ("vera_A", "vera_B", "pvera_A", "pvera_B")
@@ -31,6 +32,11 @@ class Chosen:
     adapter: Adapter
     around: Around
     model: Mapping[str, str]
+
+    def copy(self, old: str, new: str) -> Output:
+        """The tensor ``old`` of the checkpoint under the name ``new``."""
+        op = "copy" if old == new else "rename"
+        return Output(new, Take(self.adapter.catalog.entries[old]), "", (old,), op)
 
 
 def choose(found: Adapter, name: str | None = None) -> Chosen:
