@@ -34,10 +34,12 @@ def catalog_of_ranks(tables: Sequence[Mapping[str, Entry]], found: Catalog) -> C
 def labelled(file: OutFile, prefix: str, rank: int | None) -> OutFile:
     """The same file; its tensors are called what the plan calls them: by layer, and by rank where there are
     several."""
+    held = [p.key for p in file.parts if isinstance(p, TensorBytes)]
+    whole = {k: f"{prefix}{k}" for k in held}
+    return labelled_as(file, whole if rank is None else {k: rank_key(v, rank) for k, v in whole.items()})
 
-    def name(key: str) -> str:
-        whole = f"{prefix}{key}"
-        return whole if rank is None else rank_key(whole, rank)
 
-    parts = tuple(replace(p, key=name(p.key)) if isinstance(p, TensorBytes) else p for p in file.parts)
+def labelled_as(file: OutFile, names: Mapping[str, str]) -> OutFile:
+    """The same file; its tensors are called by other ``names`` in what is written of them."""
+    parts = tuple(replace(p, key=names[p.key]) if isinstance(p, TensorBytes) else p for p in file.parts)
     return replace(file, parts=parts)

@@ -33,6 +33,7 @@ FORMATS = {
     "deepspeed-universal": _known("deepspeed.universal.format", "zip pickle text folder"),
     "deepspeed-pipeline": _known("deepspeed.pipeline", "zip pickle latest folder"),
     "deepspeed": _known("deepspeed.module", "zip pickle latest folder"),
+    "megatron": _known("megatron.format", "zip pickle text folder"),
     "dcp": _known("dcp.folder", "zip pickle"),
     "dcp-safetensors": _known("dcp.safetensors_shards", "safetensors"),
     "safetensors": _known("safetensors", "safetensors json text"),

@@ -30,6 +30,7 @@ CUT = {
     "torch-fsdp": ranks.recut,
     "deepspeed-pipeline": parallel.recut,
     "deepspeed": parallel.recut,
+    "megatron": parallel.recut,
 }
 """Format -> what cuts checkpoints of it."""
 
