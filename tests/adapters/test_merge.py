@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import peft
 import pytest
 import torch
 from adapters import bench, models
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import remap
 from remap.adapters import read
@@ -120,8 +121,6 @@ def test_a_base_of_other_sizes_is_refused(tmp_path: Path) -> None:
     bench.made(models.neox(), bench.METHODS["lora"], tmp_path / "adapter")
     tensors = load_file(base / "model.safetensors")
     key = "gpt_neox.layers.1.attention.query_key_value.weight"
-    from safetensors.torch import save_file
-
     save_file({**tensors, key: tensors[key][:, :16].contiguous()}, base / "model.safetensors")
     with pytest.raises(UsageError, match="other sizes") as refused:
         merge(base, tmp_path / "merged", (tmp_path / "adapter", 1.0))
@@ -134,3 +133,93 @@ def test_what_is_changed_is_told(base: Path, tmp_path: Path) -> None:
     assert [o.key for o in plan.outputs if o.op == "merge"] == [
         "gpt_neox.layers.1.attention.query_key_value.weight"
     ]
+
+
+@pytest.mark.parametrize(
+    "setting", [{"init_lora_weights": "pissa_niter_4"}, {"alora_invocation_tokens": [1]}]
+)
+def test_more_than_factors_is_not_merged(base: Path, tmp_path: Path, setting: dict[str, object]) -> None:
+    bench.made(models.neox(), bench.METHODS["lora"], tmp_path / "adapter")
+    file = tmp_path / "adapter/adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **setting}))
+    with pytest.raises(UsageError, match="can't be merged") as refused:
+        merge(base, tmp_path / "merged", (tmp_path / "adapter", 1.0))
+    assert next(iter(setting)) in refused.value.problems[0]
+
+
+def test_convolutions(tmp_path: Path) -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide, self.point = torch.nn.Conv2d(3, 6, 3), torch.nn.Conv2d(6, 4, 1)
+
+    net = models.randomised(Net())
+    save_file(net.state_dict(), tmp_path / "base.safetensors")
+    for use_dora in (False, True):
+        config = peft.LoraConfig(r=2, lora_alpha=3, target_modules=["wide", "point"], use_dora=use_dora)
+        folder = tmp_path / f"adapter{use_dora}"
+        wanted = bench.quietly(bench.made(net, config, folder).merge_and_unload).state_dict()
+        write_model(
+            merged(remap.open(tmp_path / "base.safetensors").catalog, [Weighed(read(folder))]),
+            tmp_path / f"merged{use_dora}.safetensors",
+            How(),
+        )
+        found = load_file(tmp_path / f"merged{use_dora}.safetensors")
+        for key, tensor in wanted.items():
+            torch.testing.assert_close(found[key], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_a_tied_tensor_changes_along(tmp_path: Path) -> None:
+    words = torch.rand(6, 4)
+    torch.save({"words.weight": words, "head.weight": words}, tmp_path / "base.pt")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    front = "base_model.model.words.lora_embedding"
+    a, b = torch.rand(2, 6), torch.rand(4, 2)
+    save_file({f"{front}_A": a, f"{front}_B": b}, adapter / "adapter_model.safetensors")
+    (adapter / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 2}))
+    plan = merged(remap.open(tmp_path / "base.pt").catalog, [Weighed(read(adapter))])
+    assert plan.notes == ("head.weight is tied to words.weight, which is changed: it changes, too",)
+    write_model(plan, tmp_path / "merged.pt", How())
+    found = torch.load(tmp_path / "merged.pt", weights_only=True)
+    for key in ("words.weight", "head.weight"):
+        torch.testing.assert_close(found[key], words + (b @ a).T)
+
+
+def test_experts(tmp_path: Path) -> None:
+    """A parameter of three dimensions, as PEFT merges it."""
+
+    class Experts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate_up_proj = torch.nn.Parameter(torch.zeros(3, 8, 4))
+            self.down_proj = torch.nn.Parameter(torch.zeros(3, 4, 6))
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.experts = Experts()
+
+    net = models.randomised(Net())
+    save_file(net.state_dict(), tmp_path / "base.safetensors")
+    targets = ["experts.gate_up_proj", "experts.down_proj"]
+    config = peft.LoraConfig(r=2, lora_alpha=3, target_modules=[], target_parameters=targets)
+    wanted = bench.quietly(bench.made(net, config, tmp_path / "adapter").merge_and_unload).state_dict()
+    write_model(
+        merged(remap.open(tmp_path / "base.safetensors").catalog, [Weighed(read(tmp_path / "adapter"))]),
+        tmp_path / "merged.safetensors",
+        How(),
+    )
+    found = load_file(tmp_path / "merged.safetensors")
+    for key, tensor in wanted.items():
+        torch.testing.assert_close(found[key], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_a_quantised_base_is_refused(tmp_path: Path) -> None:
+    bench.made(models.neox(), bench.METHODS["lora"], tmp_path / "adapter")
+    tensors = models.neox().state_dict()
+    key = "gpt_neox.layers.0.attention.query_key_value.weight"
+    save_file({**tensors, key: tensors[key].to(torch.int8)}, tmp_path / "base.safetensors")
+    with pytest.raises(UsageError, match="can't be merged") as refused:
+        merged(remap.open(tmp_path / "base.safetensors").catalog, [Weighed(read(tmp_path / "adapter"))])
+    assert refused.value.problems[0].startswith(f"{key}: int8 holds quantised values")

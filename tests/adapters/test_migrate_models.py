@@ -105,14 +105,15 @@ def test_experts_are_stacked_as_peft_stacks_them(experts: Path, tmp_path: Path) 
 
 
 def test_experts_there_and_back(experts: Path, tmp_path: Path) -> None:
+    """Gate and up had ranks beside each other; each gets its own back."""
     migrated = commutes(tmp_path / "there", "transformers/mixtral-4-to-5", experts / "old", experts / "lora")
     back = commutes(tmp_path / "back", "transformers/mixtral-4-to-5", experts / "new", migrated, inverse=True)
     config = json.loads((back / "adapter_config.json").read_text())
     assert config["target_parameters"] is None
     assert config["target_modules"] == ["q_proj", "v_proj", "w1", "w2", "w3"]
-    key = "base_model.model.model.layers.1.block_sparse_moe.experts.2.w2.lora_B.weight"
-    before, after = (load_file(f / "adapter_model.safetensors")[key] for f in (experts / "lora", back))
-    assert torch.equal(before, after)
+    before, after = (load_file(f / "adapter_model.safetensors") for f in (experts / "lora", back))
+    assert before.keys() == after.keys()
+    assert [k for k, t in before.items() if not torch.equal(t, after[k])] == []
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ LLAMA = "model.layers.{}.self_attn.{}_proj"
 
 @pytest.mark.parametrize("changed", ["qkv", "qv"])
 def test_grouped_queries(tmp_path: Path, changed: str) -> None:
-    """Megatron's fused projection: each of 2 key-value heads beside its 2 query heads."""
+    """Megatron's fused projection: each of 2 key-value heads beside its 2 query heads. There and back."""
     base = checkpoint_of_llama(tmp_path / "base")
     sizes = {"q": 32, "k": 16, "v": 16}
     modules = {LLAMA.format(i, p): (sizes[p], 32) for i in range(2) for p in changed}
@@ -152,11 +153,10 @@ def test_grouped_queries(tmp_path: Path, changed: str) -> None:
     fused = commutes(tmp_path / "there", "megatron/llama-to-hf", base, adapter, inverse=True)
     back = commutes(tmp_path / "back", "megatron/llama-to-hf", tmp_path / "there/converted", fused)
     before, after = (load_file(f / "adapter_model.safetensors") for f in (adapter, back))
-    for module in modules:
-        a, b = (f"base_model.model.{module}.lora_{x}.weight" for x in "AB")
-        torch.testing.assert_close(after[b] @ after[a], before[b] @ before[a])
+    assert before.keys() == after.keys()
+    assert [k for k, t in before.items() if not torch.equal(t, after[k])] == []
     config = json.loads((back / "adapter_config.json").read_text())
-    assert config["lora_alpha"] / config["r"] == 8 / 2  # whatever the ranks are, the scale is that of before
+    assert (config["r"], config["lora_alpha"], config["rank_pattern"]) == (2, 8, {})
 
 
 def checkpoint_of_llama(folder: Path) -> Path:
@@ -194,3 +194,12 @@ def test_twelve_layers_and_more(tmp_path: Path) -> None:
     )
     assert said["rank_pattern"] == {f"1.attention.{m}": 2 for m in "qkv"}
     assert said["alpha_pattern"] == {f"11.attention.{m}": 5 for m in "qkv"}
+
+
+def test_before_training_every_part_gets_factors(tmp_path: Path) -> None:
+    """B is zero then, and is to be trained."""
+    base = models.saved(models.neox(), tmp_path / "base")
+    model = bench.quietly(lambda: peft.get_peft_model(models.neox(), bench.METHODS["lora"]))
+    bench.quietly(lambda: model.save_pretrained(tmp_path / "old"))
+    config = bench.migrate(tmp_path / "old", tmp_path / "new", [bench.pack(models.SPLIT)], base)
+    assert (config["target_modules"], config["r"]) == (["k", "q", "v"], 4)

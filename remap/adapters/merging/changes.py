@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from remap.adapters.merging.products import product
 from remap.adapters.migration.naming import by_text
 from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_scale, places
+from remap.adapters.migration.variants import beyond_factors
 from remap.adapters.model import Adapter
 from remap.adapters.scaling import scale
 from remap.dtypes import dtype
@@ -44,6 +45,9 @@ class Change:
 
 def changes(adapter: Adapter, base: Catalog, problems: list[str]) -> Iterator[Change]:
     """The changes of an adapter whose base was found right. What can't be merged is added to ``problems``."""
+    more = beyond_factors(adapter)
+    if more:
+        problems.append(more)
     for place in places(adapter, base):
         make = MAKERS[place.kind]
         try:

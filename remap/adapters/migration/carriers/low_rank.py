@@ -13,11 +13,13 @@ from math import sqrt
 from remap.adapters.algebra.assemble import Factors, assemble
 from remap.adapters.algebra.follow import follow
 from remap.adapters.algebra.given import experts_of, term_of
+from remap.adapters.algebra.prune import pruned
 from remap.adapters.algebra.terms import Delta, NotLowRank
 from remap.adapters.algebra.vectors import LENGTHS, OFFSETS, Meaning, Vector, along
 from remap.adapters.migration.job import Carried, Job, at, split
 from remap.adapters.migration.parameters import wrapped
 from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_scale
+from remap.adapters.migration.variants import beyond_factors
 from remap.adapters.scaling import scale
 from remap.dialects.base import AdapterTensor
 from remap.errors import UsageError
@@ -62,8 +64,8 @@ def low_rank(job: Job) -> list[Ranked]:
     found = []
     left: set[str] = set()
     for output, mine in job.readers(places):
-        given = changes.of(mine)
         try:
+            given = changes.of(mine)
             ranked = _ranked(job, output, mine, given)
             left.update(k for k, d in given.items() if follow(output.expr, {k: d}.get).terms)
         except (NotLowRank, UsageError) as e:
@@ -81,22 +83,38 @@ def _ranked(job: Job, output: Output, mine: Sequence[Place], changes: Mapping[st
     delta = follow(output.expr, changes.get)
     if not delta.terms:
         return None  # of the weights it has parts that the adapter does not change
-    factors = assemble(delta)
     vectors = {leaf: v for leaf, m in _VECTORS.items() if (v := _vector(job, output, mine, leaf, m))}
-    offset = vectors.get("lora_B.bias")
-    if offset is not None and len({t.scale for t in delta.terms}) > 1:
-        raise NotLowRank("modules with a bias of lora_B and different scales meet in one")
-    rank = factors.rank
-    slow = bool(job.adapter.config.get("use_rslora"))
+    factors = assemble(delta)
+    if not isinstance(output.expr, Take):
+        less = pruned(factors)
+        if less is None and not vectors and any(_trained(d) for d in changes.values()):
+            job.notes.append(f"{output.key}: the adapter does not change this part, so it gets no factors")
+            return None
+        factors = less or factors
     module, name = split(output.key)
     bare = factors.kind == "experts" or name != "weight"
+    _check(job, output, delta, vectors, bare=bare)
+    slow = bool(job.adapter.config.get("use_rslora"))
+    alpha = factors.scale * (sqrt(factors.rank) if slow else factors.rank)
+    like = next(iter(mine[0].tensors.values()))
+    op = "rename" if isinstance(output.expr, Take) else output.op
+    return Ranked(module, name, bare, factors, alpha, vectors, like, output.rule, op)
+
+
+def _check(job: Job, output: Output, delta: Delta, vectors: Mapping[str, Expr], *, bare: bool) -> None:
+    """Raise NotLowRank for what factors alone don't say."""
+    more = beyond_factors(job.adapter)
+    if more and not isinstance(output.expr, Take):
+        raise NotLowRank(more)
+    if "lora_B.bias" in vectors and len({t.scale for t in delta.terms}) > 1:
+        raise NotLowRank("modules with a bias of lora_B and different scales meet in one")
     if bare and vectors:
         raise NotLowRank("PEFT has DoRA and biases for modules only, not for bare parameters")
-    like = next(iter(mine[0].tensors.values()))
-    alpha = factors.scale * (sqrt(rank) if slow else rank)
-    moved = output.expr if isinstance(output.expr, Take) else None
-    op = "rename" if moved else output.op
-    return Ranked(module, name, bare, factors, alpha, vectors, like, output.rule, op)
+
+
+def _trained(delta: Delta) -> bool:
+    """Is the change of a base's weight not zero? Before any training it is."""
+    return pruned(assemble(delta)) is not None
 
 
 def _vector(job: Job, output: Output, mine: Sequence[Place], leaf: str, meaning: Meaning) -> Expr | None:
@@ -112,6 +130,9 @@ def _vector(job: Job, output: Output, mine: Sequence[Place], leaf: str, meaning:
         return Vector(Reshape(value, (1, size) if place.flipped else (size, 1)), thin)
 
     here = {p.key: p for p in mine}
+    if isinstance(output.expr, Take):
+        (only,) = mine
+        return job.value(only.tensors[leaf]) if leaf in only.tensors else None
     found = along(output.expr, known, meaning)
     return Reshape(found.expr, (found.expr.spec.numel,)) if found else None
 
