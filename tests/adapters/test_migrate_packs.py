@@ -76,6 +76,7 @@ def commutes(
     """Both ways give the same weights; the migrated adapter."""
     rules = root / "pack.yaml"
     if "\n" in pack:
+        root.mkdir(exist_ok=True)
         rules.write_text(pack)
     given = rules if "\n" in pack else pack
     write_model(merged(remap.open(base).catalog, [Weighed(read(adapter))]), root / "merged", How())
