@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-import regex
-
 from remap.adapters.migration.naming import by_segments, layer
 from remap.adapters.model import Adapter
 from remap.adapters.read import recognised
-from remap.adapters.scaling import by_pattern, rank
+from remap.adapters.scaling import by_pattern, matches, rank
 from remap.audits.names.adapters import is_adapter
 from remap.audits.target import Target
 from remap.dialects import registry
@@ -125,14 +123,14 @@ def _targeted(config: Mapping[str, object], base: Specs) -> Iterable[str]:
 
 def _matches(said: object, module: str) -> bool:
     if isinstance(said, str):
-        return said != "all-linear" and regex.fullmatch(said, module, timeout=1) is not None
+        return said != "all-linear" and matches(rf"(?:{said})\Z", module) is not None
     return isinstance(said, list) and any(by_segments(str(n), module) for n in said)
 
 
 def _layer(config: Mapping[str, object], module: str) -> int | None:
     said = config.get("layers_pattern")
     for name in [said] if isinstance(said, str) else said if isinstance(said, list) else []:
-        found = regex.match(rf".*\.{name}\.(\d+)\.", module, timeout=1)
+        found = matches(rf".*\.{name}\.(\d+)\.", module)
         if found:
             return int(found[1])
     return None if said else layer(module)

@@ -67,12 +67,18 @@ def scale(adapter: Adapter, module: str) -> float:
 def by_pattern(patterns: object, module: str) -> object:
     """The value of the first pattern that matches the module's path, or its end; None for none."""
     for pattern, value in patterns.items() if isinstance(patterns, Mapping) else ():
-        try:
-            if regex.match(rf"(.*\.)?({pattern})$", module, timeout=1):
-                return value
-        except (regex.error, TimeoutError) as e:
-            raise UsageError(f"the pattern {pattern!r} of adapter_config.json is no pattern: {e}") from None
+        if matches(rf"(.*\.)?({pattern})$", module):
+            return value
     return None
+
+
+def matches(pattern: str, module: str) -> regex.Match[str] | None:
+    """A regular expression of a configuration on a module's path, from its beginning. Raises UsageError."""
+    try:
+        found: regex.Match[str] | None = regex.match(pattern, module, timeout=1)
+    except (regex.error, TimeoutError) as e:
+        raise UsageError(f"the pattern {pattern!r} of adapter_config.json is no pattern: {e}") from None
+    return found
 
 
 def number(entry: Entry) -> float:

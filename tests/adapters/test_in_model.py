@@ -115,3 +115,6 @@ def test_what_shapes_don_t_tell_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="r and alpha and decompose_factor") as refused:
         extract(file, tmp_path / "out")
     assert "--set r=... --set alpha=..." in str(refused.value.remedy)
+    more = {"r": 4, "alpha": 8, "decompose_factor": -1}
+    with pytest.raises(UsageError, match="one file has no place"):
+        extract(file, tmp_path / "out.safetensors", settings=more)

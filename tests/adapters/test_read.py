@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from remap.adapters import read
 from remap.adapters.scaling import alpha, rank, scale
-from remap.errors import NotACheckpoint
+from remap.errors import NotACheckpoint, UsageError
 
 DATA = Path(__file__).parent.parent / "data" / "adapters"
 PEFT = json.loads(gzip.decompress((DATA / "peft_neox.json.gz").read_bytes()))
@@ -83,3 +83,10 @@ def test_scales(tmp_path: Path) -> None:
     more = {f"base_model.model.l.{i}.q.alpha": () for i in range(12)}
     found = read(folder(tmp_path / "beside", {**keys, **more}, config))
     assert (found.base, scale(found, "l.0.q")) == ((), 0.25)
+
+
+def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
+    keys = {f"base_model.model.q.lora_{x}.weight": (2, 2) for x in "AB"}
+    found = read(folder(tmp_path / "a", keys, {"peft_type": "LORA", "alpha_pattern": {"(": 1}}))
+    with pytest.raises(UsageError, match="is no pattern"):
+        scale(found, "q")

@@ -19,7 +19,7 @@ from remap.adapters.extracting.trained import trained
 from remap.adapters.own import about
 from remap.adapters.read import CONFIG, OWN, read, read_json
 from remap.adapters.write import write_adapter, write_model
-from remap.api import Source, catalog
+from remap.api import SUFFIXES, Source, catalog
 from remap.dialects import registry
 from remap.dialects.magma import is_prefix
 from remap.errors import UsageError
@@ -76,6 +76,12 @@ def extract(
         outputs, document = [chosen.copy(t.key, t.key) for t in chosen.adapter.tensors], dict(given) or None
     else:
         outputs, document = _own(chosen, known)
+    if document and Path(destination).suffix in SUFFIXES and part == "adapter":
+        raise UsageError(
+            "one file has no place for what its tensors don't tell of the adapter",
+            where=destination,
+            remedy="name a folder",
+        )
     file = OWN if document and "dialect" in document else CONFIG
     return write_adapter(_plan(chosen, outputs, part), destination, document, how or How(), file), ()
 

@@ -100,7 +100,11 @@ def _check_words(adapter: Adapter, dialect: str) -> None:
         except UsageError as e:
             problems.append(f"{t.key}: {e.what}")
     if not problems and dialect == "peft" and not _is_lora(adapter) and adapter.dialect != "peft":
-        problems = [f"{t.key}: PEFT has no method with it" for t in adapter.tensors if t.leaf not in _LORA]
+        problems = [
+            f"{t.key}: of other methods than LoRA only keys are known"
+            for t in adapter.tensors
+            if t.leaf not in _LORA
+        ]
     if problems:
         raise UsageError(
             f"a {adapter.dialect} adapter with these tensors can't be said in {dialect}",
