@@ -93,3 +93,20 @@ def test_packs_are_looked_for_by_the_words_of_the_keys() -> None:
     names = [name for name, _ in likely(keys, available())]
     assert "magma/from-hf" in names
     assert likely(["zzz.qqq.weight"], available()) == []
+
+
+def test_a_pack_whose_parts_differ_in_a_digit_inside_a_word() -> None:
+    """w1 and w3 of Mixtral's experts become one tensor: a sample of the keys must have both."""
+    layer = {f"block_sparse_moe.experts.{e}.w{n}.weight": [6, 4] for e in range(12) for n in (1, 3)}
+    layer |= {f"block_sparse_moe.experts.{e}.w2.weight": [4, 6] for e in range(12)}
+    layer |= {"block_sparse_moe.gate.weight": [12, 4], "self_attn.q_proj.weight": [4, 4]}
+    layer |= {f"{n}_layernorm.weight": [4] for n in ("input", "post_attention")}
+    source = {f"model.layers.{i}.{k}": s for i in range(12) for k, s in layer.items()}
+    source |= {"model.embed_tokens.weight": [9, 4], "model.norm.weight": [4]}
+    experts = {"mlp.experts.gate_up_proj": [12, 12, 4], "mlp.experts.down_proj": [12, 4, 6]}
+    new = {k: s for k, s in layer.items() if "moe" not in k} | experts | {"mlp.gate.weight": [12, 4]}
+    wanted = {f"model.layers.{i}.{k}": s for i in range(12) for k, s in new.items()}
+    wanted |= {"model.embed_tokens.weight": [9, 4], "model.norm.weight": [4]}
+    best = run(source, wanted).suggestions[0]
+    assert best.what == "the pack transformers/mixtral-4-to-5"
+    assert best.after == best.of == len(wanted)

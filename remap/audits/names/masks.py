@@ -5,8 +5,10 @@ A checkpoint of tens of thousands of keys has a few dozen masks. All are made at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+_IN_WORD = re.compile(r"[^.0-9][0-9]|[0-9][^.0-9]")
 _ZEROS = str.maketrans("123456789", "000000000")
 _BETWEEN = "\0"
 
@@ -26,4 +28,13 @@ def alike(keys: Iterable[str]) -> list[list[str]]:
             found[mask].append(key)
         else:
             found[mask] = [key]
+    return list(found.values())
+
+
+def one_of_each(keys: Iterable[str]) -> list[str]:
+    """One key of all that differ in numbered segments only: ``w1`` and ``w3`` are two names."""
+    found: dict[str, str] = {}
+    for several in alike(keys):
+        for key in several if _IN_WORD.search(several[0]) else several[:1]:
+            found.setdefault(".".join("#" if s.isdigit() else s for s in key.split(".")), key)
     return list(found.values())

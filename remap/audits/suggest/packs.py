@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from remap.audits.comparison import Comparison
-from remap.audits.names.masks import alike
+from remap.audits.names.masks import one_of_each
 from remap.audits.names.wrappers import unwrap
 from remap.errors import RemapError
 from remap.packs import Pack, available, load
@@ -60,7 +60,7 @@ def likely(keys: Iterable[str], files: Mapping[str, str]) -> list[tuple[str, str
 
     Most of the keys' words stand in the pack, or most words of its templates in the keys.
     """
-    words = {w for several in alike(keys) for w in several[0].split(".") if not w.isdigit()} - COMMON
+    words = {w for k in one_of_each(keys) for w in k.split(".") if not w.isdigit()} - COMMON
     found: list[tuple[float, str, str]] = []
     for name, file in files.items():
         try:
@@ -95,11 +95,7 @@ def as_catalog(table: Comparison) -> Catalog:
 
 def _few(source: Catalog) -> Catalog:
     """One key of all that differ in numbered segments only."""
-    first: dict[str, str] = {}
-    for several in alike(source.entries):
-        key = several[0]
-        first.setdefault(".".join("#" if s.isdigit() else s for s in key.split(".")), key)
-    return replace(source, entries={k: source.entries[k] for k in first.values()})
+    return replace(source, entries={k: source.entries[k] for k in one_of_each(source.entries)})
 
 
 def _try(table: Comparison, source: Catalog, few: Catalog, pack: Pack, inverse: bool) -> Tried | None:
