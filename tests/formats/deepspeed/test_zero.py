@@ -11,6 +11,7 @@ import torch
 import remap
 from remap.errors import Damaged, InputError
 from remap.formats import registry
+from remap.types import rank_key
 
 CASES = {
     "zero1": "zero1",
@@ -149,6 +150,22 @@ def test_stale_files_beside_converted_weights_are_told_and_not_taken(zero_runs, 
         registry.open_catalog(step, at="zero")
 
 
+def replaced(content: dict) -> None:
+    content["module"]["gain"] = content["module"]["gain"] + 1
+
+
+@pytest.mark.parametrize("case", ["zero1", "zero1-bf16-aligned"])
+@pytest.mark.parametrize("at", [None, "zero"])
+def test_weights_that_were_replaced_under_their_names_are_noticed(zero_runs, tmp_path, case, at):
+    step = copy_of(zero_runs / case, tmp_path)
+    rewrite(step / "mp_rank_00_model_states.pt", replaced)
+    stale = [w for w in registry.open_catalog(step, at=at).warnings if "looked at" in w]
+    assert stale == [
+        "looked at, the model's weights are not those of the ZeRO files (gain): one of them is stale"
+    ]
+    assert [w for w in registry.open_catalog(zero_runs / case, at=at).warnings if "looked at" in w] == []
+
+
 def longer(content: dict) -> None:
     content["param_shapes"][1]["more"] = torch.Size([90])
 
@@ -229,19 +246,32 @@ def test_without_param_shapes_the_model_opens_and_zero_says_what_lacks(zero_runs
         registry.open_catalog(step, at="zero")
 
 
-def make_run(folder: Path, base: object) -> Path:
-    """A ZeRO-1 checkpoint of one rank as older DeepSpeed wrote it; ``base`` is its optimizer's state."""
+def make_run(folder: Path, base: object, rank: int = 0, first: float = 0) -> Path:
+    """A ZeRO-1 checkpoint of one rank as older DeepSpeed wrote it; ``base`` is its optimizer's state,
+    ``rank`` the tensor-parallel one."""
     state = {
         "zero_stage": 1,
         "partition_count": [1],
-        "single_partition_of_fp32_groups": [torch.arange(6.0)],
+        "single_partition_of_fp32_groups": [torch.arange(6.0) + first],
         "base_optimizer_state": base,
     }
     model = {"module": {"w": torch.zeros(2, 2), "b": torch.zeros(2)}}
     model["param_shapes"] = [{"w": torch.Size([2, 2]), "b": torch.Size([2])}]
-    torch.save({"optimizer_state_dict": state}, folder / "zero_pp_rank_0_mp_rank_00_optim_states.pt")
-    torch.save(model, folder / "mp_rank_00_model_states.pt")
+    torch.save({"optimizer_state_dict": state}, folder / f"zero_pp_rank_0_mp_rank_{rank:02d}_optim_states.pt")
+    torch.save(model, folder / f"mp_rank_{rank:02d}_model_states.pt")
     return folder
+
+
+def test_every_tensor_parallel_rank_has_its_own(tmp_path):
+    for rank in (0, 1):
+        moments = {"exp_avg": torch.arange(6.0) + 100 * rank}
+        base = {"state": {0: moments}, "param_groups": [{"params": [0], "lr": 0.1}]}
+        make_run(tmp_path, base, rank, first=10.0 * rank)
+    catalog = registry.open_catalog(tmp_path, at="zero")
+    assert [whole(table["b"]).tolist() for table in catalog.ranks] == [[4, 5], [14, 15]]
+    state = catalog.optimizer()
+    assert whole(state.tensors[rank_key("b", 1)]["exp_avg"]).tolist() == [104, 105]
+    assert state.groups == [{"lr": 0.1, "params": [rank_key(k, r) for r in (0, 1) for k in ("w", "b")]}]
 
 
 def test_an_elastic_checkpoint_lists_its_states(tmp_path):

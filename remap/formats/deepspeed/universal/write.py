@@ -7,8 +7,7 @@ What a run's model files hold beside weights comes along; the weights in 16 bits
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -16,7 +15,6 @@ from remap.dtypes import BY_NAME
 from remap.errors import UsageError
 from remap.expr import Constant, Expr, Take, is_expr, takes
 from remap.formats.base import Literal, OutFile, WriteOptions
-from remap.formats.deepspeed.likeness import MODULE_ONLY, OF_ONE_RANK
 from remap.formats.deepspeed.names import step_name
 from remap.formats.deepspeed.pipeline import STEP as FIRST
 from remap.formats.deepspeed.universal.folder import (
@@ -26,14 +24,13 @@ from remap.formats.deepspeed.universal.folder import (
     WEIGHT,
     ZERO_FOLDER,
 )
+from remap.formats.deepspeed.universal.models import model_files
 from remap.formats.deepspeed.universal.read import STEP, Universal
 from remap.formats.deepspeed.universal.state import state_file
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, TIED, keys_of
 from remap.formats.deepspeed.zero.run import ZERO, Run
 from remap.formats.follow import Followed, follow
-from remap.formats.torch.emit import emit, emit_root
-from remap.formats.torch.rebuild import edited, reassemble
-from remap.formats.torch.state import TorchFile
+from remap.formats.torch.emit import emit_root
 from remap.pickles.emit import NewTensor
 from remap.types import Catalog, OptimizerState, TensorSpec
 
@@ -63,7 +60,7 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
         for file in _weight(f"{zero}/{names[key]}", key, expr, _beside(key, expr, followed), source)
     ]
     files.append(state_file(f"{zero}/{STATE_FILE}", followed, native, names))
-    files += _models(step, native, all(_is_of_a_layer(n) for n in names.values()))
+    files += model_files(step, tensors, source)
     latest = OutFile(LATEST_UNIVERSAL, (Literal(step.encode()),), kept=tuple(_kept(source, state)))
     return [*files, latest]
 
@@ -104,7 +101,8 @@ def _special(source: Catalog) -> dict[str, str]:
     """Key of the source -> the optimizer's name of the weight, where they differ."""
     native = source.native
     if isinstance(native, Run):
-        found = {key: name for name, key in keys_of(native, source.entries).items()}
+        tables = source.ranks or (source.entries,)
+        found = {key: name for name, key in keys_of(native.of_rank(0, len(tables)), tables[0]).items()}
     elif isinstance(native, Universal):
         found = {key: folder.name for key, folder in native.weights.items()}
     else:
@@ -159,26 +157,3 @@ def _tensor_file(file: str, name: str, expr: Expr, around: Mapping[str, object] 
 
 def _same(value: object, _: object) -> object:
     return value
-
-
-def _is_of_a_layer(name: str) -> bool:
-    return name.partition(".")[0].isdigit() or TIED.fullmatch(name) is not None
-
-
-def _models(step: str, native: object, pipeline: bool) -> Iterator[OutFile]:
-    """The model files, under the names that ZeRO-1 and 2 know; and ZeRO-3, which no pipeline has."""
-    held: Sequence[TorchFile] = ()
-    if isinstance(native, Run):
-        held = list(native.models.values())
-    elif isinstance(native, Universal):
-        held = native.models
-    for rank, model in enumerate(held or [None]):
-        for prefix in ("",) if pipeline else ("", "zero_pp_rank_0_"):
-            yield _model(f"{step}/{prefix}mp_rank_{rank:02d}_model_states.pt", model)
-
-
-def _model(name: str, model: TorchFile | None) -> OutFile:
-    if model is None:
-        return emit(name, {}, MODULE_ONLY)
-    changed = edited(model.contents, {(k,): None for k in ("module", *OF_ONE_RANK)})
-    return replace(reassemble(model.contents, name, changed, ()), carries=False)

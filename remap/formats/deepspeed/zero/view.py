@@ -3,11 +3,12 @@ optimizer's state, and a word on both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from remap.errors import InputError
+from remap.formats.deepspeed.zero.glance import departing
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, keys_of, optimizer_state, overlay
 from remap.formats.deepspeed.zero.run import Run, find_run
 from remap.formats.ranks import catalog_of_ranks
@@ -40,11 +41,11 @@ def with_zero(catalog: Catalog, *, fp32: bool) -> Catalog:
         return catalog
     tables = catalog.ranks or (catalog.entries,)
     runs = [run.of_rank(r, len(tables)) for r in range(len(tables))]
+    said = _about(run, runs, tables, fp32)
     if fp32:
         new = [overlay(table, mine).entries for table, mine in zip(tables, runs, strict=True)]
-        return describe(catalog_of_ranks(new, catalog), run)
-    said = _about(run, runs, tables)
-    return describe(replace(catalog, warnings=(*catalog.warnings, said)), run)
+        catalog = catalog_of_ranks(new, catalog)
+    return describe(replace(catalog, warnings=(*catalog.warnings, *said)), run)
 
 
 def describe(catalog: Catalog, run: Run) -> Catalog:
@@ -82,12 +83,21 @@ def _state(run: Run, tables: Sequence[Mapping[str, Entry]]) -> OptimizerState:
     )
 
 
-def _about(run: Run, runs: Sequence[Run], tables: Sequence[Mapping[str, Entry]]) -> str:
+def _about(run: Run, runs: Sequence[Run], tables: Sequence[Mapping[str, Entry]], fp32: bool) -> Iterator[str]:
+    """What a user should know of the files; of those that are asked for, whether they are stale."""
     if not run.named:
-        return f"{run}; {STALE}"
+        yield f"{run}; {STALE}"
+        return
+    odd: list[str] = []
     try:
         for mine, table in zip(runs, tables, strict=True):
-            keys_of(mine, table)
+            keys = keys_of(mine, table)
+            odd += departing(table, {keys[n]: e for n, e in mine.everything.fp32.items()})
     except InputError as e:
-        return f"{len(run.files)} ZeRO files: {e.what}; {STALE}"
-    return f"{run}: {TAKES}; {STALE}"
+        yield f"{len(run.files)} ZeRO files: {e.what}; {STALE}"
+        return
+    if not fp32:
+        yield f"{run}: {TAKES}; {STALE}"
+    if odd:
+        some = f"{', '.join(odd[:3])}{', ...' * (len(odd) > 3)}"
+        yield f"looked at, the model's weights are not those of the ZeRO files ({some}): one of them is stale"
