@@ -36,11 +36,9 @@ def about(adapter: Adapter, around: Around, trained: Iterable[str] = ()) -> dict
     return found
 
 
-def around_of(config: Mapping[str, object]) -> Around | None:
-    """The wrappers that a document tells; None where there is none. Raises Damaged."""
-    wraps = config.get("wraps")
-    if wraps is None:
-        return None
+def around_of(config: Mapping[str, object]) -> Around:
+    """The wrappers that a document tells, {} where it tells none. Raises Damaged."""
+    wraps = config.get("wraps", {})
     if not isinstance(wraps, dict) or not all(isinstance(v, list) for v in wraps.values()):
         raise Damaged("wraps is not module -> segments", where="remap.adapter.json")
     return {str(m): tuple(map(str, v)) for m, v in wraps.items()}

@@ -11,7 +11,7 @@ from adapters import magma_models as magma
 
 import remap
 from remap.adapters import extract, graft, read
-from remap.errors import UsageError
+from remap.errors import DestinationError, UsageError
 
 
 def save(model: torch.nn.Module, file: Path, **more: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -107,6 +107,27 @@ def test_a_base_of_another_size_or_with_other_names_is_refused(tmp_path: Path) -
         graft(tmp_path / "odd.pt", tmp_path / "one.pt", tmp_path / "out")
     assert [p.partition(":")[0] for p in refused.value.problems] == ["2.attention"]
     assert not (tmp_path / "out").exists()
+
+
+def test_neither_source_is_written_to(tmp_path: Path) -> None:
+    save(magma.model(magma.FORMS["around"], layers=1), tmp_path / "trained.pt")
+    save(magma.model(magma.Block, layers=1), tmp_path / "base.pt")
+    extract(tmp_path / "trained.pt", tmp_path / "adapter")
+    for destination in (tmp_path / "adapter" / "model", tmp_path / "base.pt"):
+        with pytest.raises(DestinationError, match="a source is never written to"):
+            graft(tmp_path / "base.pt", tmp_path / "adapter", destination)
+
+
+def test_a_document_that_tells_half_is_filled_up(tmp_path: Path) -> None:
+    """Whatever the JSON says, a module with an adapter is wrapped."""
+    save(magma.model(magma.FORMS["around"]), tmp_path / "trained.pt")
+    extract(tmp_path / "trained.pt", tmp_path / "adapter")
+    extract(tmp_path / "trained.pt", tmp_path / "base.pt", part="base")
+    document = json.loads((tmp_path / "adapter/remap.adapter.json").read_text())
+    document["wraps"] = {"2.mlp": ["attn_block"]}
+    (tmp_path / "adapter/remap.adapter.json").write_text(json.dumps(document))
+    graft(tmp_path / "base.pt", tmp_path / "adapter", tmp_path / "model.pt")
+    assert remap.diff(tmp_path / "model.pt", tmp_path / "trained.pt") == []
 
 
 def test_weights_that_were_trained_along_are_found_and_put_back(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from remap.expr import Constant, Expr, Take
 from remap.output import How
 from remap.plan import Drop, Output, Plan
 from remap.receipt import Receipt
+from remap.stream.destination import check_apart
 from remap.types import Catalog, TensorSpec
 
 _IN_MODEL = {"peft": "peft-model"}
@@ -63,10 +64,11 @@ def graft(
     """
     part = choose(read(adapter)).adapter
     check(part)
+    check_apart(Path(destination), part.catalog)
     more = _trained(part, others)
     dialect = _in_model(part)
     tensors = [_named(t, part, name) for t in part.tensors]
-    around = around_of(part.config) or dialect.around(tensors)  # type: ignore[attr-defined]
+    around = {**dialect.around(tensors), **around_of(part.config)}  # type: ignore[attr-defined]
     target = Target(dialect, around)
     source, notes = fitted(api.catalog(base), target, rules, params or {})
     weights = bare_names(source, target)

@@ -100,11 +100,7 @@ def _check_words(adapter: Adapter, dialect: str) -> None:
         except UsageError as e:
             problems.append(f"{t.key}: {e.what}")
     if not problems and dialect == "peft" and not _is_lora(adapter) and adapter.dialect != "peft":
-        problems = [
-            f"{t.key}: of other methods than LoRA only keys are known"
-            for t in adapter.tensors
-            if t.leaf not in _LORA
-        ]
+        problems = [f"{t.key}: no part of a LoRA" for t in adapter.tensors if t.leaf not in _LORA]
     if problems:
         raise UsageError(
             f"a {adapter.dialect} adapter with these tensors can't be said in {dialect}",
