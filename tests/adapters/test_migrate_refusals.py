@@ -133,7 +133,9 @@ def test_lengths_of_rows_are_cut_and_joined_by_rows_only(tmp_path: Path, apart: 
 
 def test_what_the_packs_drop_is_named_with_their_reason(tmp_path: Path) -> None:
     adapter = lora(tmp_path / "lora", {"m.w": (8, 6), "m.x": (8, 6)})
-    drop = f"{HEAD}      - {{id: gone, drop: 'm.w.weight', because: nobody reads it}}\n      - keep: 'm.x.weight'\n"
+    drop = f"""{HEAD}      - {{id: gone, drop: 'm.w.weight', because: nobody reads it}}
+      - keep: 'm.x.weight'
+"""
     with pytest.raises(PlanError) as refused:
         follow(adapter, drop)
     assert refused.value.problems == ("m.w.weight: the packs drop it: nobody reads it",)
