@@ -47,7 +47,6 @@ def reshard(
     dtype: str | None = None,
     optimizer_dtype: str | None = None,
     partition: str | Path | None = None,
-    replicas: str = "agree",
     params: Mapping[str, str] | None = None,
     settings: Settings = AS_FOUND,
     jobs: int | None = None,
@@ -65,8 +64,8 @@ def reshard(
     optimizer  False leaves the optimizer's state behind
     dtype      of weights and running averages; ``optimizer_dtype`` of moments; floats only
     partition  a YAML file that says how further names are divided over parts
-    replicas   "agree" refuses copies that differ between parts, "first" takes part 0's
-    params     of the layout that says how ranks divide tensors; ``settings``: which it is
+    params     of the layout that says how ranks divide tensors
+    settings   which layout that is, and what copies that differ between parts or ranks become
 
     The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
     one to be written. Raises InputError, UsageError.
@@ -80,7 +79,6 @@ def reshard(
         dtype=find_dtype(dtype) if dtype else None,
         optimizer_dtype=find_dtype(optimizer_dtype) if optimizer_dtype else None,
         partition=Path(partition) if partition else None,
-        replicas=replicas,
         pp=pp,
         settings=replace(settings, params=params or {}),
     )

@@ -14,8 +14,8 @@ from remap.formats.metaseq.checkpoint import Checkpoint, read_checkpoint
 from remap.formats.metaseq.experts import rank_files
 from remap.formats.metaseq.format import FORMAT, catalog_of
 from remap.formats.metaseq.partition import load_partition
-from remap.formats.metaseq.regroup import Regroup, Target
 from remap.formats.metaseq.shards import OPTIMIZER
+from remap.formats.metaseq.writing.regroup import Regroup, Target
 from remap.output import How, What, write_output
 from remap.receipt import Receipt
 from remap.reshard.wanted import Wanted, plan_of
@@ -37,7 +37,7 @@ def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
         target,
         load_partition(wanted.partition),
         tied=(target.parts > 1 or flattens) and _is_tied(checkpoint),
-        replicas=wanted.replicas,
+        copies=wanted.settings.copies,
     )
     single = path.suffix == SUFFIX
     if single and target.parts * target.shards > 1:

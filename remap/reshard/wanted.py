@@ -24,7 +24,6 @@ class Wanted:
     dtype: DType | None = None
     optimizer_dtype: DType | None = None
     partition: Path | None = None
-    replicas: str = "agree"
     pp: int | None = None
     settings: Settings = AS_FOUND
 

@@ -1,12 +1,13 @@
 """Checkpoints of metaseq (OPT) and of fairscale's FSDP, which it is built on.
 
-    names       a file's name -> the files that belong together
+    names       a file's name -> the files that belong together; ``experts`` lie beside them
     shards      one file, its headers read; ``config``, ``metadata`` are parts of it
     check       do the shards belong together?
-    part        the shards of a model part put together; ``line`` is a flat tensor, ``optimizer`` its moments
+    part        the shards of a model part put together; ``line`` is a flat tensor
     partition   how tensors are divided over model parts
     checkpoint  all of it; ``format`` makes a catalog of it
-    regroup     other shards and parts; ``units``, ``moments``, ``write``, ``metadata_nodes`` serve it
+    optimizer/  the optimizer's state
+    writing/    other shards and parts, and singletons
 
 Source: metaseq (facebookresearch/metaseq at f7ffa5f), fairscale 0.4.13.
 """

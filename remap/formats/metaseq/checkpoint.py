@@ -14,10 +14,11 @@ from remap.errors import Damaged, InputError
 from remap.expr import Expr
 from remap.formats.metaseq.check import warnings
 from remap.formats.metaseq.names import Family, check_complete, family
-from remap.formats.metaseq.optimizer import WITHOUT, Optimizer
+from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer
 from remap.formats.metaseq.part import Part, derived, read_part
 from remap.formats.metaseq.partition import Divider, Partition, divider, load_partition
 from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
+from remap.partitions.base import Copies
 
 _SQUARE = re.compile(r"(?:.*\.)?self_attn\.out_proj\.weight")
 """(D, D / parts) in every part: its shape says how many parts there are."""
@@ -67,7 +68,7 @@ class Checkpoint:
         *,
         target: int = 1,
         tied: bool = False,
-        replicas: str = "agree",
+        copies: Copies = "error",
     ) -> Divider:
         """How the tensors of the parts are divided: see ``partition.divider``, which raises."""
         return divider(
@@ -76,7 +77,7 @@ class Checkpoint:
             target=target,
             buffers=self.buffers,
             tied=tied,
-            replicas=replicas,
+            copies=copies,
             where=self.family.first,
         )
 

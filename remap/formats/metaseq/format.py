@@ -21,13 +21,13 @@ from remap.errors import UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
-from remap.formats.metaseq.by_weight import optimizer_by_weight
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
 from remap.formats.metaseq.experts import join, rank_files
 from remap.formats.metaseq.names import family, leftovers, parse
+from remap.formats.metaseq.optimizer.by_weight import optimizer_by_weight
 from remap.formats.metaseq.shards import OPTIMIZER, Place, State, is_metaseq
-from remap.formats.metaseq.singleton import singleton
-from remap.formats.metaseq.write import file_key
+from remap.formats.metaseq.writing.file import file_key
+from remap.formats.metaseq.writing.singleton import singleton
 from remap.formats.torch import file as torch_file
 from remap.types import Catalog, Entry
 

@@ -16,7 +16,7 @@ from remap.formats.metaseq.check import check_shards, is_sharded
 from remap.formats.metaseq.line import Line
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.names import Family
-from remap.formats.metaseq.optimizer import Optimizer, read_optimizer
+from remap.formats.metaseq.optimizer.slots import Optimizer, read_optimizer
 from remap.formats.metaseq.shards import MODEL, Place, Shard, read_shard
 from remap.types import Derived, Entry, find_ties
 

@@ -18,25 +18,30 @@ from pathlib import Path
 import yaml
 
 from remap.errors import InputError, PackError, UsageError
-from remap.expr import Concat, Expr, Same, Slice
+from remap.expr import Expr
+from remap.partitions.base import Copies, Merging
+from remap.partitions.base import Partition as Class
+from remap.partitions.registry import read_partition
+from remap.partitions.replicated import Replicated
+from remap.partitions.stretches import rows
 
 FILE = "opt/metaseq.partition.yml"
-SPLITS = ("columns", "rows", "fused", "vocabulary", "tied", "replicated")
+TIED = "tied"
 
 
 @dataclass(frozen=True)
 class Split:
-    """How one kind of tensor is divided; see the partition file for the kinds."""
+    """How one kind of tensor is divided: by a partition class, None for one that is ``like`` another where
+    it is tied to it."""
 
-    kind: str
-    blocks: int = 1
+    cls: Class | None
     like: str = ""
     buffer: bool = False
 
     @property
-    def dim(self) -> int:
-        """The dimension along which parts follow one another."""
-        return 1 if self.kind == "rows" else 0
+    def tied(self) -> bool:
+        """Does it depend on what it is tied to?"""
+        return self.cls is None
 
 
 @dataclass(frozen=True)
@@ -83,18 +88,15 @@ def _parse(data: bytes, where: str) -> Partition:
         units = tuple(p for u in document.get("units") or () for p in _patterns(u))
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as e:
         raise PackError(f"not a partition: {type(e).__name__}: {e}", where=where) from None
-    wrong = [s.kind for _, s in splits if s.kind not in SPLITS]
-    if wrong:
-        raise PackError(
-            "no division is called so", where=where, problems=wrong, remedy=f"use one of {', '.join(SPLITS)}"
-        )
+    except PackError as e:
+        raise PackError(e.what, where=where, remedy=e.remedy) from None
     return Partition(tuple(splits), units)
 
 
 def _split(item: Mapping[str, str]) -> Split:
-    return Split(
-        item["split"], int(item.get("blocks", 1)), str(item.get("like", "")), bool(item.get("buffer", False))
-    )
+    text = item["split"]
+    cls = None if text == TIED else read_partition(text).resolve({})
+    return Split(cls, str(item.get("like", "")), bool(item.get("buffer", False)))
 
 
 def _patterns(key: str) -> Iterator[re.Pattern[str]]:
@@ -109,12 +111,12 @@ def _patterns(key: str) -> Iterator[re.Pattern[str]]:
 class Divider:
     """Divides the tensors of one checkpoint.
 
-    splits    name -> division, decided from the weights; moments and averages use the same
-    replicas  "agree": copies are compared; "first": that of part 0 is taken
+    classes  name -> partition class, decided from the weights; moments and averages use the same
+    copies   what copies that differ become
     """
 
-    splits: Mapping[str, Split]
-    replicas: str = "agree"
+    classes: Mapping[str, Class]
+    copies: Copies = "error"
 
     def merge(self, parts: Sequence[Mapping[str, Expr]]) -> dict[str, Expr]:
         """The tensors of the whole model. One object under two names stays one object."""
@@ -126,24 +128,9 @@ class Divider:
             pieces = [p[name] for p in parts]
             same = tuple(map(id, pieces))
             if same not in made:
-                made[same] = self._merged(name, pieces)
+                made[same] = self.classes[name].merge(pieces, Merging(self.copies))
             out[name] = made[same]
         return out
-
-    def _merged(self, name: str, pieces: Sequence[Expr]) -> Expr:
-        split = self.splits[name]
-        if split.kind == "replicated":
-            return Same(tuple(pieces)) if self.replicas == "agree" else pieces[0]
-        if split.kind == "fused":
-            rows = [p.spec.shape[0] // split.blocks for p in pieces]
-            return Concat(
-                tuple(
-                    Slice(p, 0, b * r, (b + 1) * r)
-                    for b in range(split.blocks)
-                    for p, r in zip(pieces, rows, strict=True)
-                )
-            )
-        return Concat(tuple(pieces), split.dim)
 
     def cut(self, whole: Mapping[str, Expr], parts: int, number: int) -> dict[str, Expr]:
         """The tensors of part ``number`` of ``parts``."""
@@ -153,21 +140,9 @@ class Divider:
         out: dict[str, Expr] = {}
         for name, expr in whole.items():
             if id(expr) not in made:
-                made[id(expr)] = self._cut(name, expr, parts, number)
+                made[id(expr)] = self.classes[name].split(expr, parts)[number]
             out[name] = made[id(expr)]
         return out
-
-    def _cut(self, name: str, expr: Expr, parts: int, number: int) -> Expr:
-        split = self.splits[name]
-        if split.kind == "replicated":
-            return expr
-        size = expr.spec.shape[split.dim] // split.blocks
-        step = size // parts
-        pieces = [
-            Slice(expr, split.dim, b * size + number * step, b * size + (number + 1) * step)
-            for b in range(split.blocks)
-        ]
-        return pieces[0] if len(pieces) == 1 else Concat(tuple(pieces))
 
 
 def divider(
@@ -177,7 +152,7 @@ def divider(
     target: int = 1,
     buffers: Iterable[str] = (),
     tied: bool = False,
-    replicas: str = "agree",
+    copies: Copies = "error",
     where: object = None,
 ) -> Divider:
     """Decide how every tensor of ``parts`` is divided, and that ``target`` parts can be made of them.
@@ -189,18 +164,18 @@ def divider(
     for sizes that can't be divided.
     """
     if len(parts) == target == 1:
-        return Divider({}, replicas)
+        return Divider({}, copies)
     _check_names(parts, where)
-    splits: dict[str, Split] = {}
+    classes: dict[str, Class] = {}
     unknown: list[str] = []
     known_buffers = set(buffers)
     for name, expr in parts[0].items():
-        split = Split("replicated") if not expr.spec.shape or name in known_buffers else partition.of(name)
+        split = Split(Replicated()) if not expr.spec.shape or name in known_buffers else partition.of(name)
         if split is None:
             shapes = ", ".join(str(p[name].spec) for p in parts[:4])
             unknown.append(f"{name}: {shapes}")
             continue
-        splits[name] = _decided(split, name, parts, tied)
+        classes[name] = _decided(split, name, parts, tied)
     if unknown:
         raise InputError(
             f"{len(unknown)} tensors have names that the partition file does not know: whether model parts "
@@ -210,8 +185,8 @@ def divider(
             remedy="say how each is divided in a file like rules/opt/metaseq.partition.yml, and merge them "
             "with it: remap reshard SRC DST --tp 1 --unflatten --partition FILE",
         )
-    _check_sizes(splits, parts, target, where)
-    return Divider(splits, replicas)
+    _check_sizes(classes, parts, target, where)
+    return Divider(classes, copies)
 
 
 def _check_names(parts: Sequence[Mapping[str, Expr]], where: object) -> None:
@@ -221,38 +196,37 @@ def _check_names(parts: Sequence[Mapping[str, Expr]], where: object) -> None:
         raise InputError("model parts do not hold the same tensors", where=where, problems=lacking)
 
 
-def _decided(split: Split, name: str, parts: Sequence[Mapping[str, Expr]], tied: bool) -> Split:
-    """The division, where it depends on what a tensor is tied to."""
-    if split.kind != "tied":
-        return split
+def _decided(split: Split, name: str, parts: Sequence[Mapping[str, Expr]], tied: bool) -> Class:
+    """The class, where it depends on what a tensor is tied to."""
+    if split.cls is not None:
+        return split.cls
     like = parts[0].get(split.like)
     if like is None:
-        return Split("replicated")
+        return Replicated()
     mine = parts[0][name]
     divided = (tied or mine is like) if len(parts) == 1 else mine.spec.shape == like.spec.shape
-    return Split("vocabulary" if divided else "replicated")
+    return rows() if divided else Replicated()
 
 
 def _check_sizes(
-    splits: Mapping[str, Split], parts: Sequence[Mapping[str, Expr]], target: int, where: object
+    classes: Mapping[str, Class], parts: Sequence[Mapping[str, Expr]], target: int, where: object
 ) -> None:
     uneven: list[str] = []
     unlike: list[str] = []
-    for name, split in splits.items():
-        shapes = [p[name].spec.shape for p in parts]
-        if len(set(shapes)) > 1 or len({p[name].spec.dtype for p in parts}) > 1:
-            unlike.append(f"{name}: {', '.join(str(p[name].spec) for p in parts)}")
+    for name, cls in classes.items():
+        pieces = [p[name] for p in parts]
+        if len({p.spec for p in pieces}) > 1:
+            unlike.append(f"{name}: {', '.join(str(p.spec) for p in pieces)}")
             continue
-        if split.kind == "replicated":
+        try:
+            whole = cls.merge(pieces, Merging("first"))
+        except UsageError as e:
+            unlike.append(f"{name}: {e.what}")
             continue
-        if split.dim >= len(shapes[0]):
-            unlike.append(f"{name}: {list(shapes[0])} has no dimension {split.dim}")
-            continue
-        size = shapes[0][split.dim]
-        if size % split.blocks or (size * len(parts)) % (split.blocks * target):
-            total = size * len(parts)
-            blocks = f" in {split.blocks} blocks" if split.blocks > 1 else ""
-            uneven.append(f"{name}: dimension {split.dim} has {total} elements{blocks}")
+        try:
+            cls.split(whole, target)
+        except UsageError as e:
+            uneven.append(f"{name}: {e.what}")
     if unlike:
         raise InputError("model parts hold different shapes", where=where, problems=unlike)
     if uneven:

@@ -16,19 +16,20 @@ from pathlib import Path
 from remap.dtypes import DType
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile
-from remap.formats.metaseq import moments as mo
 from remap.formats.metaseq.checkpoint import Checkpoint
 from remap.formats.metaseq.line import cast, shard_padding
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.names import FileName
-from remap.formats.metaseq.optimizer import Optimizer
+from remap.formats.metaseq.optimizer import moments as mo
+from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part, Tree, derived, flattened
 from remap.formats.metaseq.partition import Divider, Partition
 from remap.formats.metaseq.shards import MODEL, Place
-from remap.formats.metaseq.units import reshaped, units_of
-from remap.formats.metaseq.write import Content, NewState, facts, write_like
+from remap.formats.metaseq.writing.file import Content, NewState, facts, write_like
+from remap.formats.metaseq.writing.units import reshaped, units_of
 from remap.formats.torch.file import read
 from remap.formats.torch.state import TorchFile
+from remap.partitions.base import Copies
 from remap.types import Entry
 
 MERGED = "reshard"
@@ -64,20 +65,20 @@ class Regroup:
         partition: Partition,
         *,
         tied: bool = False,
-        replicas: str = "agree",
+        copies: Copies = "error",
     ) -> None:
         self.source = source
         self.target = target
         self.partition = partition
         self.tied = tied
-        self.replicas = replicas
+        self.copies = copies
         self.divides = target.parts != len(source.parts)
 
     @cached_property
     def divider(self) -> Divider:
         """How tensors are divided over parts."""
         return self.source.divider(
-            self.partition, target=self.target.parts, tied=self.tied, replicas=self.replicas
+            self.partition, target=self.target.parts, tied=self.tied, copies=self.copies
         )
 
     @cached_property

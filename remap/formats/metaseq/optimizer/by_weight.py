@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from remap.errors import InputError
 from remap.expr import Expr, Take
-from remap.formats.metaseq import moments as mo
 from remap.formats.metaseq.checkpoint import Checkpoint
-from remap.formats.metaseq.optimizer import WITHOUT, Optimizer
+from remap.formats.metaseq.optimizer import moments as mo
+from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer
 from remap.formats.metaseq.part import derived
 from remap.formats.metaseq.shards import OPTIMIZER
 from remap.formats.torch.file import read

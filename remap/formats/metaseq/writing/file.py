@@ -15,8 +15,8 @@ from remap.expr import Expr
 from remap.formats.base import OutFile
 from remap.formats.metaseq.config import CONFIG, set_facts
 from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.metadata_nodes import edited, fresh
 from remap.formats.metaseq.shards import METADATA, OPTIMIZER, Place
+from remap.formats.metaseq.writing.metadata_nodes import edited, fresh
 from remap.formats.torch.emit import check_names, new_tensors
 from remap.formats.torch.rebuild import reassemble
 from remap.formats.torch.state import TorchFile

@@ -18,12 +18,12 @@ from remap.formats.base import OutFile, TensorBytes
 from remap.formats.follow import PARAMS, Followed, follow
 from remap.formats.metaseq.checkpoint import Checkpoint
 from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.metadata_nodes import fresh
-from remap.formats.metaseq.optimizer import WITHOUT
+from remap.formats.metaseq.optimizer.slots import WITHOUT
 from remap.formats.metaseq.partition import load_partition
 from remap.formats.metaseq.shards import METADATA, MODEL, OPTIMIZER
-from remap.formats.metaseq.units import units_of
-from remap.formats.metaseq.write import Content, facts, file_key, write_like
+from remap.formats.metaseq.writing.file import Content, facts, file_key, write_like
+from remap.formats.metaseq.writing.metadata_nodes import fresh
+from remap.formats.metaseq.writing.units import units_of
 from remap.formats.torch.emit import emit
 from remap.formats.torch.file import read
 from remap.formats.torch.state import TorchFile
@@ -114,7 +114,7 @@ def _metadata(state: Followed, tensors: Mapping[str, Expr], source: Catalog) -> 
             problems=unknown,
             remedy=f"name them as metaseq does (-r opt/hf-to-metaseq), or {WITHOUT}",
         )
-    ties = {n: s.like for n in tensors if (s := partition.of(n)) is not None and s.kind == "tied"}
+    ties = {n: s.like for n in tensors if (s := partition.of(n)) is not None and s.tied}
     tied = any(n not in state.keys and like in state.keys for n, like in ties.items())
     metadata = units_of(tensors, partition, tied, source.root)
     strange = [n for n in state.keys if n not in metadata.names]

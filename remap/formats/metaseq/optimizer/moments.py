@@ -15,11 +15,11 @@ from remap.errors import InputError
 from remap.expr import Expr
 from remap.formats.metaseq.line import Line, cast
 from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.optimizer import WITHOUT, Optimizer, check_odd
+from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer, check_odd
 from remap.formats.metaseq.part import Part
 from remap.formats.metaseq.partition import Divider
 from remap.formats.metaseq.shards import OPTIMIZER, State
-from remap.formats.metaseq.write import NewState, Slot
+from remap.formats.metaseq.writing.file import NewState, Slot
 
 Named = Mapping[str, Mapping[str, Expr]]
 """Slot -> parameter -> tensor."""

@@ -67,7 +67,7 @@ def _aliases(tensors: Mapping[str, Expr], partition: Partition, tied: bool) -> d
         kept = first.setdefault(id(tensors[name]), name)
         if kept != name:
             aliases[name] = kept
-        elif tied and split is not None and split.kind == "tied" and split.like in tensors:
+        elif tied and split is not None and split.tied and split.like in tensors:
             aliases[name] = split.like
     return aliases
 
