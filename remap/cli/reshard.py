@@ -24,13 +24,6 @@ from remap.cli import options, terminal
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="YAML file: how tensors with further names are divided over parts.",
 )
-@click.option(
-    "--replicas",
-    type=click.Choice(["agree", "first"]),
-    default="agree",
-    show_default=True,
-    help="Copies that differ between model parts: refuse them, or take part 0's.",
-)
 @options.merging
 @options.writing
 @options.as_json
@@ -45,7 +38,6 @@ def command(
     dtype: str | None,
     optimizer_dtype: str | None,
     partition: Path | None,
-    replicas: str,
     merged: options.Merging,
     writing: options.Writing,
     as_json: bool,
@@ -70,7 +62,6 @@ def command(
             dtype=dtype,
             optimizer_dtype=optimizer_dtype,
             partition=partition,
-            replicas=replicas,
             progress=progress,
             **merged,
             **writing,

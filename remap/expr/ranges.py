@@ -204,7 +204,7 @@ def disagreement(first: str, others: Sequence[str]) -> Damaged:
         where=first,
         problems=others,
         remedy="the files are of different steps, or the run drifted apart; for model parts, "
-        "`remap reshard --replicas first` takes the first copies",
+        "--on-disagree first takes the first copies",
     )
 
 

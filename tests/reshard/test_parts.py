@@ -22,6 +22,7 @@ from reshard.cutting import (
 )
 
 from remap.errors import Damaged, InputError, UsageError
+from remap.parallel import Settings
 from remap.reshard import reshard
 
 
@@ -56,7 +57,7 @@ def test_names_that_are_not_known_are_refused_never_dropped(tmp_path, name):
         reshard(truth.first, tmp_path / "out", tp=1)
     assert caught.value.problems == (f"{name}: f32[2,4], f32[2,4]",)
     partition = tmp_path / "more.yml"
-    partition.write_text(f"tensors:\n  - {{key: {name}, split: rows}}\n")
+    partition.write_text(f"tensors:\n  - {{key: {name}, split: columns}}\n")
     reshard(truth.first, tmp_path / "out", tp=1, partition=partition)
     assert load(tmp_path / "out" / "reshard-model_part-0.pt")["model"][name].shape == (2, 8)
 
@@ -93,7 +94,7 @@ def test_sizes_that_can_t_be_divided_are_refused(tmp_path, vocab, parts):
     truth = make_unflattened(tmp_path / "source", parts=1, vocab=vocab, dim=12, ffn=12)
     with pytest.raises(UsageError, match=f"can't be divided into {parts} equal parts") as caught:
         reshard(truth.first, tmp_path / "out", tp=parts)
-    assert f"{EMBED}: dimension 0 has {vocab} elements" in caught.value.problems
+    assert f"{EMBED}: dimension 0 has {vocab} elements, no multiple of {parts}" in caught.value.problems
 
 
 def test_copies_that_differ_are_refused_unless_the_first_is_asked_for(tmp_path):
@@ -102,7 +103,7 @@ def test_copies_that_differ_are_refused_unless_the_first_is_asked_for(tmp_path):
     edit(truth.files[1, 0], lambda s: s["model"]["decoder.layer_norm.weight"].add_(0.5))
     with pytest.raises(Damaged, match=r"part-0\.pt: decoder\.layer_norm\.weight: copies .* do not agree"):
         reshard(truth.first, tmp_path / "out", tp=1)
-    reshard(truth.first, tmp_path / "out", tp=1, replicas="first")
+    reshard(truth.first, tmp_path / "out", tp=1, settings=Settings(copies="first"))
     assert_equal(opened(tmp_path / "out"), truth.weights)
 
 
