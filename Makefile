@@ -44,10 +44,10 @@ corpus: $(VENV)/.dev
 	$(BIN)/python tests/corpus/keymaps_table.py $(DATA)
 	$(BIN)/python -m pytest -n 2 tests/corpus --data $(DATA)
 
+# Options of benchmarks/run.py, say BENCH="--gb 1 --rounds 1 --only rename"
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/plan.py
-	$(BIN)/python benchmarks/rename.py
-	$(BIN)/python benchmarks/audit.py
+	$(PIP) --editable '.[bench]'
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist demo *.egg-info benchmarks/out \

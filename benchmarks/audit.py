@@ -13,13 +13,11 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import sys
 import tempfile
 from pathlib import Path
 
-from harness import measure, report
+from harness import REMAP, measure, report
 
-REMAP = Path(sys.executable).with_name("remap")
 PACK = """
 remap: 1
 pack: bench/rename

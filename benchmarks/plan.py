@@ -18,7 +18,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
+
+from harness import Figure, Run, report
 
 from remap.packs import Pack, load, read
 from remap.plan import make_plan
@@ -108,16 +109,12 @@ def main() -> None:
     if args.once:
         once(args.once)
         return
-    print("| | keys | outputs | seconds | peak MB |\n| --- | ---: | ---: | ---: | ---: |")
     for case in CASES:
         command = [sys.executable, __file__, "--once", case]
         runs = [json.loads(subprocess.check_output(command)) for _ in range(args.rounds)]
-        seconds = median(r["seconds"] for r in runs)
-        megabytes = median(r["megabytes"] for r in runs)
-        print(
-            f"| {case} | {runs[0]['keys']:,} | {runs[0]['outputs']:,} | {seconds:.2f} | {megabytes:.0f} |",
-            flush=True,
-        )
+        figure = Figure(tuple(Run(r["seconds"], r["seconds"], r["megabytes"]) for r in runs))
+        title = f"Plan alone, {case}: {runs[0]['keys']:,} keys to {runs[0]['outputs']:,}"
+        report(title, {case: figure}, case)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ import tempfile
 from multiprocessing import get_context
 from pathlib import Path
 
-from harness import measure, report
-
-REMAP = Path(sys.executable).with_name("remap")
+from harness import REMAP, measure, report
 
 SCRIPT = """
 import sys, re, glob, os, torch
