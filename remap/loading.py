@@ -12,11 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remap.adapters.expected import on_base
 from remap.api import Rules, Source, catalog, load_packs, plan
 from remap.audit import audit as run_audit
 from remap.audits.baseline import read as read_baseline
 from remap.audits.categories.custom import with_packs
+from remap.audits.names.adapters import is_adapter
+from remap.audits.names.masks import alike
 from remap.audits.policy import Policy
 from remap.audits.policy_file import load_policy
 from remap.audits.report import Report
@@ -24,7 +25,7 @@ from remap.audits.suggest.asked import asked
 from remap.audits.target import Target, open_target
 from remap.checkpoint import Checkpoint
 from remap.parallel import AS_FOUND, Settings
-from remap.types import Entry
+from remap.types import Catalog, Entry
 
 if TYPE_CHECKING:
     from torch import device as Device  # noqa: N812  # it is a class
@@ -82,7 +83,7 @@ def audit(
     )
     return run_audit(
         found,
-        target if made else on_base(found, target),
+        target if made else _expected(found, target),
         made,
         with_packs(load_policy(policy), load_packs(packs)),
         baseline=read_baseline(Path(baseline)) if baseline else None,
@@ -98,6 +99,15 @@ def audit(
             policy=policy,
         ),
     )
+
+
+def _expected(found: Catalog, target: Target) -> Target:
+    """What an adapter must have on a base, where ``found`` is one; what knows adapters is imported then."""
+    if not any(is_adapter(several[0]) for several in alike(found.entries)):
+        return target
+    from remap.adapters.expected import on_base
+
+    return on_base(found, target)
 
 
 def load_into(
