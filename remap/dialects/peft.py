@@ -91,7 +91,7 @@ def tensor_at(
 ) -> AdapterTensor:
     """The tensor whose layer stands at ``at``, with ``inner`` behind it."""
     head = [segments[at]]
-    if at and segments[at - 1] == TOKENS:
+    if at and segments[at - 1] == TOKENS and segments[at] == "trainable_tokens_delta":
         at, head = at - 1, [TOKENS, *head]
     wrapper, module = unwrapped(segments[:at])
     return AdapterTensor(key, ".".join(module), ".".join((*head, *inner)), adapter, ".".join(wrapper))

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remap.dialects import pairs, registry
 from remap.dialects.base import AdapterTensor
@@ -40,6 +43,35 @@ def test_a_key_taken_apart_is_put_together_again(dialect: str, keys: dict[str, o
     both = "lora_magnitude_vector"  # diffusers' own word is PEFT's
     others = [d for d in registry.dialects() if d.name != dialect]
     assert not [k for k in keys for d in others if d.parse(k) and not k.endswith(both)]
+
+
+WORDS = (
+    "q_proj lora_head weight_gate lora_A token_adapter adapter base_layer module 0 weight default modules_to_save "
+    "processor lora alpha model to_k_lora"
+).split()
+SPOKEN = {
+    "peft": ("lora_A.weight", "lora_embedding_B", "lora_magnitude_vector", "ia3_l", "oft_R.weight"),
+    "peft-model": ("lora_A.weight", "lora_embedding_B", "modules_to_save.weight"),
+    "diffusers": ("lora_A.weight", "lora_B.weight"),
+    "megatron": ("lora_A.weight", "lora_B.weight"),
+    "magma-lora": ("lora_A.weight", "lora_B.weight"),
+    "magma": ("adapter.0.weight", "adapter.2.bias", "adapter_scale"),
+    "mlx": ("lora_A.weight", "lora_B.weight"),
+}
+
+
+@given(st.data())
+def test_whatever_modules_are_called(data: st.DataObject) -> None:
+    """Modules may have any word of any dialect as their name: they come back as they were."""
+    dialect = data.draw(st.sampled_from(sorted(SPOKEN)))
+    known = registry.get(dialect)
+    module = ".".join(["net", *data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))])
+    adapter = (
+        data.draw(st.sampled_from(["default", "lora", "q_proj"])) if dialect == "peft-model" else "default"
+    )
+    tensor = AdapterTensor("", module, data.draw(st.sampled_from(SPOKEN[dialect])), adapter)
+    key = known.spell(tensor)
+    assert known.parse(key) == replace(tensor, key=key)
 
 
 PARTS = [
