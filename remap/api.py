@@ -106,6 +106,7 @@ def plan(
     found = catalog(source, at=at, settings=settings, params=params)
     left = receipts.find(found)
     settings = _told(settings, params, found)
+    found = parallel.known(found, settings) if tp else found
     packs = load_packs(rules)
     rider = parallel.rider(found, packs, settings) if found.ranks or tp else None
     return make_plan(

@@ -174,6 +174,16 @@ def recognised(keys: Iterable[str]) -> list[Layout]:
     return [layout for layout in layouts if all(map(layout.knows, samples))]
 
 
+def known(catalog: Catalog, settings: Settings) -> Catalog:
+    """A catalog of one rank with the classes that a layout gives its keys, where one knows them all."""
+    found = recognised(catalog.entries) if not catalog.ranks else []
+    if len(found) != 1:
+        return catalog
+    specs = {k: e.spec for k, e in catalog.entries.items()}
+    divided = divide(found[0], [specs], settings.given(found[0], catalog.config))
+    return replace(catalog, partitions=divided.classes)
+
+
 @dataclass(frozen=True)
 class Rider:
     """What has classes ride through a plan.

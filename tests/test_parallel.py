@@ -102,9 +102,12 @@ stages:
 
 def test_a_class_rides_through_names_that_no_layout_knows(neox_runs: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(CUSTOM)
-    api.convert(neox_runs / "tp2", tmp_path / "out", tmp_path / "mine.yaml", tp=1, params=params("tp2"))
-    api.convert(neox_runs / "tp2", tmp_path / "two", tmp_path / "mine.yaml", tp=2, params=params("tp2"))
-    assert stored(tmp_path / "two")["2.mine.attention.dense.weight@1"].shape == (16, 8)
+    api.convert(neox_runs / "tp2", tmp_path / "one", tp=1, params=params("tp2"))
+    for source in (neox_runs / "tp2", tmp_path / "one"):
+        target = tmp_path / f"from-{source.name}"
+        api.convert(source, target, tmp_path / "mine.yaml", tp=2, params=params("tp2"))
+        assert stored(target)["2.mine.attention.dense.weight@1"].shape == (16, 8)
+    api.convert(tmp_path / "one", tmp_path / "out", tmp_path / "mine.yaml")
     with pytest.raises(PlanError, match="known to no layout: whether ranks hold pieces or copies"):
         api.convert(tmp_path / "out", tmp_path / "more", tp=2)
 
