@@ -162,6 +162,14 @@ class TestAction:
         code, outputs, log, _ = act(here, **ARGUMENTS, rules=rules, params="layers=4", policy="magma")
         assert (code, outputs["sarif"]) == (0, "remap.sarif"), log
 
+    def test_a_layout_is_a_target_with_its_parameters(self, here: Path) -> None:
+        layout = {"source": "keys/pythia.json", "against": "magma/neox", "rules": "magma/from-hf"}
+        code, *_ = act(here, **layout)
+        assert code == 0
+        code, _, log, _ = act(here, **layout, **{"target-params": "mlp_adapter=present\nlayers=4\n"})
+        assert code == 1
+        assert "missing-adapter" in log
+
     def test_wrong_use_has_its_code_and_no_sarif(self, here: Path) -> None:
         code, outputs, log, _ = act(here, **ARGUMENTS, policy="no-such.yaml")
         assert (code, outputs["sarif"], outputs["passed"]) == (2, "", "false")
