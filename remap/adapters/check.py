@@ -16,15 +16,19 @@ KEEP = ("refuse", "drop", "keep")
 
 def check(adapter: Adapter) -> None:
     """Raise Damaged, with every problem of the tensors themselves."""
-    problems = [f"{key}: {what}" for key, what in _broken(adapter)]
-    problems += [f"{module}: {what}" for module, what in _ranks(adapter)]
-    if problems:
+    found = problems(adapter)
+    if found:
         raise Damaged(
             "the adapter is not whole",
             where=adapter.catalog.asked or adapter.catalog.root,
-            problems=problems,
+            problems=found,
             remedy="save it again, from all ranks and stages, gathered",
         )
+
+
+def problems(adapter: Adapter) -> list[str]:
+    """A line for every tensor or module with which something is wrong."""
+    return [f"{what}: {why}" for what, why in (*_broken(adapter), *_ranks(adapter))]
 
 
 def strangers(adapter: Adapter, policy: str) -> tuple[str, ...]:

@@ -50,6 +50,9 @@ def test_an_adapter_that_is_called_lora_gets_another_name(tmp_path: Path) -> Non
     graft(tmp_path / "base.safetensors", tmp_path / "a", tmp_path / "m.safetensors")
     found = load_file(tmp_path / "m.safetensors")
     assert found.keys() == {k.replace(".lora.", ".default.") for k in state}
+    for name in ("lora_A", "weight", "a.b", ""):
+        with pytest.raises(UsageError, match="can't be called"):
+            graft(tmp_path / "base.safetensors", tmp_path / "a", tmp_path / "n.safetensors", name=name)
 
 
 def test_factors_without_elements(tmp_path: Path) -> None:

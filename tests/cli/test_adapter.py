@@ -36,6 +36,29 @@ def lora(folder, **config):
     return folder
 
 
+def test_show_says_what_it_is(remap, trained, tmp_path):
+    ran = remap("adapter", "show", trained)
+    assert (ran.code, ran.err) == (0, "")
+    assert "dialect    magma (MAGMA's adapters and image prefix)" in ran.out
+    assert "12  default  {2..13}.attention" in ran.out
+    ran = remap("adapter", "show", lora(tmp_path / "a", lora_alpha=8, target_modules=["q"]))
+    assert ran.out.splitlines()[-1].split()[:5] == ["1", "default", "l.0.q", "2", "4"]
+    ran = remap("adapter", "show", tmp_path / "a", "--json")
+    assert json.loads(ran.out)["adapter"]["method"] == "LORA"
+
+
+def test_show_says_what_is_wrong(remap, tmp_path):
+    source = lora(tmp_path / "a")
+    state = load_file(source / "adapter_model.safetensors")
+    config = json.loads((source / "adapter_config.json").read_text())
+    (source / "adapter_config.json").write_text(json.dumps({**config, "r": 3}))
+    save_file({**state, "base_model.model.w.weight": torch.ones(16)}, source / "adapter_model.safetensors")
+    ran = remap("adapter", "show", source)
+    assert ran.code == 1
+    assert "others     1 tensor, 50% of the bytes, are no adapter's" in ran.out
+    assert ran.err == "problem: l.0.q: its rank is 2, adapter_config.json says 3\n"
+
+
 def test_layer_files_apart_and_together(remap, trained, tmp_path):
     ran = remap("adapter", "extract", trained, "-o", tmp_path / "adapter")
     assert (ran.code, ran.err) == (0, "")

@@ -45,10 +45,20 @@ def test_a_key_taken_apart_is_put_together_again(dialect: str, keys: dict[str, o
     assert not [k for k in keys for d in others if d.parse(k) and not k.endswith(both)]
 
 
-WORDS = (
-    "q_proj lora_head weight_gate lora_A token_adapter adapter base_layer module 0 weight default modules_to_save "
-    "processor lora alpha model to_k_lora"
-).split()
+WORDS = [
+    *(
+        "q_proj",
+        "lora_head",
+        "weight_gate",
+        "lora_A",
+        "token_adapter",
+        "adapter",
+        "base_layer",
+        "module",
+        "0",
+    ),
+    *("weight", "default", "modules_to_save", "processor", "lora", "alpha", "model", "to_k_lora"),
+]
 SPOKEN = {
     "peft": ("lora_A.weight", "lora_embedding_B", "lora_magnitude_vector", "ia3_l", "oft_R.weight"),
     "peft-model": ("lora_A.weight", "lora_embedding_B", "modules_to_save.weight"),

@@ -22,7 +22,7 @@ from remap.adapters.write import write_model
 from remap.audits.names.ties import embedding_of
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Dialect, Wraps
-from remap.dialects.peft import PROMPTS, TOKENS, WRAPPER
+from remap.dialects.peft import LAYERS, PROMPTS, TOKENS, WRAPPER
 from remap.dialects.wrapping import Around, bare, wrapped
 from remap.dtypes import dtype
 from remap.errors import UsageError
@@ -62,6 +62,7 @@ def graft(
 
     Raises UsageError, InputError; nothing is written then.
     """
+    _check_name(name)
     part = choose(read(adapter)).adapter
     check(part)
     check_apart(Path(destination), part.catalog)
@@ -89,6 +90,12 @@ def graft(
         source.steps,
     )
     return write_model(plan, destination, how or How(), to=to, shard_size=shard_size, tag=tag), notes
+
+
+def _check_name(name: str) -> None:
+    """Of a name that is a word of PEFT's, nobody could tell the one from the other again."""
+    if not name or "." in name or name in LAYERS | {"weight", "bias"}:
+        raise UsageError(f"an adapter can't be called {name!r}", remedy="give it another --name")
 
 
 def _in_model(part: Adapter) -> Dialect:

@@ -1,0 +1,64 @@
+"""What an adapter is, at a glance: its dialect, its modules with ranks and scales, what is no part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remap.adapters.check import problems, size
+from remap.adapters.model import Adapter
+from remap.adapters.scaling import rank, scale
+from remap.dialects import registry
+
+
+@dataclass(frozen=True)
+class Row:
+    """A module, and what the adapter has for it; ``rank`` and ``scale`` are empty where it has none."""
+
+    adapter: str
+    module: str
+    leaves: tuple[str, ...]
+    rank: str
+    scale: str
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of an adapter.
+
+    others    keys that are no adapter's, and their ``share`` of the bytes
+    problems  what is wrong with it in itself
+    """
+
+    dialect: str
+    title: str
+    method: str
+    names: tuple[str, ...]
+    modules: tuple[Row, ...]
+    others: tuple[str, ...]
+    share: float
+    problems: tuple[str, ...]
+
+
+def about(adapter: Adapter) -> About:
+    """The summary of an adapter. Raises UsageError, Damaged for a configuration or an alpha that is none."""
+    found = registry.get(adapter.dialect)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for t in adapter.tensors:
+        groups.setdefault((t.adapter, t.module), []).append(t.leaf)
+    rows = tuple(_row(adapter, name, module, tuple(leaves)) for (name, module), leaves in groups.items())
+    whole = size(adapter.catalog, adapter.catalog.entries)
+    return About(
+        dialect=adapter.dialect,
+        title=found.title,
+        method=str(adapter.config.get("peft_type") or found.method),
+        names=adapter.names,
+        modules=rows,
+        others=adapter.base,
+        share=size(adapter.catalog, adapter.base) / max(whole, 1),
+        problems=tuple(problems(adapter)),
+    )
+
+
+def _row(adapter: Adapter, name: str, module: str, leaves: tuple[str, ...]) -> Row:
+    r = rank(adapter, module) if len(adapter.names) == 1 else None
+    return Row(name, module, leaves, str(r or ""), f"{scale(adapter, module):g}" if r else "")
