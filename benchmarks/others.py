@@ -111,7 +111,7 @@ def main() -> None:
                 str(plan),
                 target,
                 "--no-copy-tokenizer",
-                "--quiet",
+                "--no-write-model-card",
             )
         else:
             absent["mergekit, passthrough"] = "not installed (pip install '.[bench]')"

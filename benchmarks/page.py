@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,10 +28,10 @@ def write_page(results: Mapping[str, Any], folder: Path) -> None:
     for old in plots.glob("*.svg"):
         old.unlink()
     parts = [INTRO, missed(results["tables"])]
-    for found in results["tables"]:
+    for number, found in enumerate(results["tables"], 1):
         parts.append(f"## {found['title']}\n")
         if len(found["rows"]) > 1:
-            name = f"{re.sub(r'[^a-z0-9]+', '-', found['title'].lower()).strip('-')}.svg"
+            name = f"{number:02}-{found['script']}.svg"
             (plots / name).write_text(plot(found))
             parts.append(f"![{found['title']}: seconds](benchmarks/{name})\n")
         parts.append(f"{table(found)}\n")
