@@ -151,3 +151,33 @@ def test_what_needs_more_than_the_memory_is_refused_before_anything_is_written(m
     with pytest.raises(UsageError, match=r"k: needs [0-9]+ bytes[\s\S]*give --memory"):
         write_files([OutFile("x", (TensorBytes("k", cast),))], folder, memory=1000)
     assert list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def large(tmp_path):
+    """An fp32 matrix as float64, of more bytes than a task: its blocks are tasks. Nothing divides."""
+    value = torch.arange(150 * 70_001, dtype=torch.float32).reshape(150, 70_001)
+    path = tmp_path / "large.bin"
+    path.write_bytes(value.numpy().tobytes())
+    take = Take(Entry("l", TensorSpec(dtype("float32"), tuple(value.shape)), Location(path, 0)))
+    return Cast(take, dtype("float64")), value.double().numpy().tobytes()
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_threads_share_a_large_tensor_and_give_its_bytes_and_sums(large, folder, jobs):
+    expr, wanted = large
+    told, seen = [], []
+    seal = lambda crcs: told.extend(crcs) or []  # noqa: E731
+    file = OutFile("x", (Literal(b"head"), TensorBytes("k", expr), Literal(b"tail")), seal)
+    assert sum(isinstance(t, work.BlockTask) for t in work.tasks([file], work.computed([file]), 1 << 30)) > 5
+    written = write_files([file], folder, jobs=jobs, progress=seen.append)
+    assert (folder / "x").read_bytes() == b"head" + wanted + b"tail"
+    assert written.digests == {"k": xxhash.xxh3_128(wanted).hexdigest()}
+    assert told == [zlib.crc32(b"head"), zlib.crc32(wanted), zlib.crc32(b"tail")]
+    assert sum(seen) == file.nbytes
+
+
+def test_a_block_that_fails_keeps_no_other_waiting(large, folder, tmp_path):
+    (tmp_path / "large.bin").write_bytes(bytes(1000))
+    with pytest.raises(Damaged, match="the file ends inside the tensor"):
+        write_files([OutFile("x", (TensorBytes("k", large[0]),))], folder, jobs=4)
