@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,6 +317,7 @@ def _merge(
     as_json: bool,
     **how: Any,
 ) -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads are --jobs; NumPy's would wait for them
     from remap.adapters.merging.write import merge as run
     from remap.output import How
     from remap.reports.collapse import collapse
