@@ -185,3 +185,23 @@ def read_bare(keys: list[str], around: dict[str, tuple[str, ...]]) -> list[str]:
     from remap.dialects.wrapping import bare
 
     return [bare(k, around) for k in keys if "adapter" not in k]
+
+
+def test_megatron_s_wrapped_modules_apart_and_together(tmp_path: Path) -> None:
+    """Megatron-Bridge keeps the module in ``to_wrap``, beside its adapter."""
+    front = "decoder.layers.0.self_attention.linear_qkv"
+    state = {
+        f"{front}.to_wrap.weight": torch.rand(6, 4),
+        f"{front}.adapter.linear_in.weight": torch.rand(2, 4),
+        f"{front}.adapter.linear_out.weight": torch.rand(6, 2),
+        "decoder.layers.0.mlp.linear_fc1.weight": torch.rand(8, 4),
+    }
+    save_file(state, tmp_path / "m.safetensors")
+    extract(tmp_path / "m.safetensors", tmp_path / "a")
+    extract(tmp_path / "m.safetensors", tmp_path / "base.safetensors", part="base")
+    assert set(load_file(tmp_path / "base.safetensors")) == {
+        f"{front}.weight",
+        "decoder.layers.0.mlp.linear_fc1.weight",
+    }
+    graft(tmp_path / "base.safetensors", tmp_path / "a", tmp_path / "again.safetensors")
+    assert remap.diff(tmp_path / "again.safetensors", tmp_path / "m.safetensors") == []
