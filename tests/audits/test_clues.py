@@ -141,3 +141,9 @@ def test_the_nearest_name_is_told_for_every_layer() -> None:
 def test_the_nearest_name_is_told_where_its_number_differs() -> None:
     (found,) = run({"block.3.w": [4]}, {"blocks.5.w": [4]}).of("missing-parameter")
     assert found.detail.startswith("nearest is block.3.w,")
+
+
+def test_a_name_with_a_number_is_no_nearer_for_that() -> None:
+    source = {"gpt_neox.layers.0.input_layernorm.weight": [4], "gpt_neox.final_layer_norm.weight": [4]}
+    (found,) = run(source, {"7.norm.weight": [4]}).of("missing-parameter")
+    assert "gpt_neox.final_layer_norm.weight" in found.detail

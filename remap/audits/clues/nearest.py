@@ -57,22 +57,19 @@ class Nearest:
         pieces, digits = numbers(key)
         name = tuple(pieces), self._shape(self.table.target.specs[key])
         if name not in self._near:
-            self._near[name] = self._name(key, *name) if len(self._near) < MOST else None
+            self._near[name] = self._name(key, tuple(digits), name[1]) if len(self._near) < MOST else None
         near = self._near[name]
         if near is None:
             return ""
         keys = self._by_shape[name[1]][near]
         return keys.get(tuple(digits)) or _most_like(key, keys.values())
 
-    def _name(self, key: str, pieces: Pieces, shape: object) -> Pieces | None:
-        """The nearest name, without its numbers."""
-        among = {"#".join(p): p for p, keys in self._by_shape.get(shape, {}).items() if _alike(key, keys)}
-        near = _most_like("#".join(pieces), among)
-        return among[near] if near else None
-
-
-def _alike(key: str, keys: Mapping[Digits, str]) -> bool:
-    return role(next(iter(keys.values()))) == role(key)
+    def _name(self, key: str, digits: Digits, shape: object) -> Pieces | None:
+        """The nearest name, without its numbers: each is held against the key by one that has it."""
+        names = self._by_shape.get(shape, {})
+        one_each = {keys.get(digits) or next(iter(keys.values())): pieces for pieces, keys in names.items()}
+        near = _most_like(key, sorted(k for k in one_each if role(k) == role(key)))
+        return one_each[near] if near else None
 
 
 def _most_like(text: str, among: Iterable[str]) -> str:
