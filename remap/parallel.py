@@ -207,7 +207,8 @@ def rider(catalog: Catalog, packs: Sequence[Pack], settings: Settings) -> Rider:
     if settings.layout is not None:
         layouts.append(load_layout(settings.layout))
     else:
-        layouts += recognised(catalog.ranks[0] if catalog.ranks else catalog.entries)
+        mine = recognised(catalog.ranks[0] if catalog.ranks else catalog.entries)
+        layouts += mine or map(load_layout, available_layouts())  # what is wrong is told where it matters
     return Rider(catalog, settings, frozenset(n for layout in layouts for n in layout.params))
 
 
