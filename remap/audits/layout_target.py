@@ -9,14 +9,15 @@ in which the source gives it, or, with the parameter ``dtype``, floating-point t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from remap.audits.target import Target
 from remap.dtypes import BY_NAME, DType, dtype
-from remap.errors import UsageError
+from remap.errors import PackError, UsageError
 from remap.packs import Layout
+from remap.packs.applying.params import Resolved
 from remap.packs.language.schema import suggestion
-from remap.packs.layout import PRESENT, Absent
+from remap.packs.layout import PRESENT, Absent, Expected
 from remap.types import Entry, TensorSpec
 
 DTYPE = "dtype"
@@ -33,7 +34,7 @@ def from_layout(
 
     params  its parameters; what is not given is read from ``config``, then counted in the ``offered``
             entries, where a source that was cut is not found out: give the number of layers
-    Raises UsageError for a parameter that the layout does not have, PackError for a size without a value.
+    Raises UsageError for a parameter that the layout does not have, and for a size without a value.
     """
     given = {e.key: e.spec for e in offered}
     asked = dict(params or {})
@@ -42,7 +43,7 @@ def from_layout(
     values = layout.resolve([Entry(k, s) for k, s in given.items()], config or {}, asked)
     specs: dict[str, TensorSpec] = {}
     buffers = set()
-    for key, made in layout.expected(values).items():
+    for key, made in _expected(layout, values).items():
         spec = given.get(key)
         if made.of.optional and spec is None and not made.of.tied:
             continue
@@ -54,20 +55,38 @@ def from_layout(
     specs |= {
         k: _typed(s, kind) for k, s in given.items() if k not in specs and any(m.match(k) for m in others)
     }
-    absent = tuple(map(_told, layout.absent(given, values)))
+    absent = tuple(_told(layout.absent(given, values)))
     return Target(
         layout.name, specs, frozenset(buffers), config=config or {}, optional=absent, untyped=kind is None
     )
+
+
+def _expected(layout: Layout, values: Resolved) -> dict[str, Expected]:
+    """The keys of the model. Raises UsageError for a size that nothing tells."""
+    try:
+        return layout.expected(values)
+    except PackError as e:
+        raise UsageError(
+            f"a size of the model is not known: {e.what}",
+            where=layout.name,
+            remedy="give it with --target-param; or is the checkpoint, after its packs, of another kind?",
+        ) from None
 
 
 def _typed(spec: TensorSpec, kind: DType | None) -> TensorSpec:
     return TensorSpec(kind, spec.shape) if kind is not None and spec.dtype.is_float else spec
 
 
-def _told(absent: Absent) -> str:
-    count = "" if absent.count is None else f", {absent.count} tensors"
-    ask = f"; --target-param {absent.group}={PRESENT} wants them" if absent.group else ""
-    return f"{absent.template}{count}{ask}"
+def _told(absent: Iterable[Absent]) -> Iterator[str]:
+    """A line for each group, and for each template that is in none."""
+    groups: dict[str, list[Absent]] = {}
+    for one in absent:
+        groups.setdefault(one.group or one.template, []).append(one)
+    for name, several in groups.items():
+        counts = [one.count for one in several]
+        known = "" if None in counts else f", {sum(filter(None, counts))} tensors"
+        ask = f"; --target-param {name}={PRESENT} wants them" if several[0].group else ""
+        yield f"{', '.join(one.template for one in several)}{known}{ask}"
 
 
 def _check(layout: Layout, params: Mapping[str, str]) -> None:
