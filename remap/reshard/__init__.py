@@ -28,6 +28,7 @@ CUT = {
     "metaseq": metaseq.recut,
     "dcp": ranks.recut,
     "torch-fsdp": ranks.recut,
+    "dcp-safetensors": ranks.recut,
     "deepspeed-pipeline": parallel.recut,
     "deepspeed": parallel.recut,
     "megatron": parallel.recut,

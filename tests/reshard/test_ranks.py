@@ -51,6 +51,12 @@ def test_real_fsdp2_loads_what_was_cut(ranks, tmp_path):
     assert [json.loads(x)["wrong"] for x in lines if x.startswith("{")] == [[]] * 4
 
 
+def test_shards_of_the_hugging_face_writer_become_a_folder(ranks, tmp_path):
+    reshard(ranks / "hf", tmp_path / "out", fsdp=3)
+    assert chunks(tmp_path / "out", "embed.weight") == [3, 3, 1]
+    assert not api.diff(ranks / "hf", tmp_path / "out")
+
+
 def test_what_is_no_tensor_comes_along(ranks, tmp_path):
     reshard(ranks / "fsdp2", tmp_path / "out", fsdp=2)
     for name, folder in {"a": ranks / "fsdp2", "b": tmp_path / "out"}.items():
