@@ -84,7 +84,8 @@ def _told(absent: Iterable[Absent]) -> Iterator[str]:
         groups.setdefault(one.group or one.template, []).append(one)
     for name, several in groups.items():
         counts = [one.count for one in several]
-        known = "" if None in counts else f", {sum(filter(None, counts))} tensors"
+        number = sum(filter(None, counts))
+        known = "" if None in counts else f", {number} tensor{'s' * (number != 1)}"
         ask = f"; --target-param {name}={PRESENT} wants them" if several[0].group else ""
         yield f"{', '.join(one.template for one in several)}{known}{ask}"
 

@@ -114,3 +114,8 @@ def pythia_keys(pythia: Callable[[str], Path], folder: Path, without: str) -> Pa
     kept = {k: [list(e.spec.shape), e.spec.dtype.name] for k, e in entries.items() if without not in k}
     path.write_text(json.dumps(kept))
     return path
+
+
+def test_a_pack_that_owns_no_key_is_the_wrong_one() -> None:
+    with pytest.raises(PlanError, match="keys that no rule owns"):
+        by_rules({"a": [4], "b": [4]}, {"a": [4], "b": [4]}, MOVED)

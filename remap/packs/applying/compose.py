@@ -124,7 +124,8 @@ class Run:
         converted = bool(outcome.unowned) and self._converted()
         blamed = self.pack if converted else pack
         known = len(self.troubles.found)
-        tolerant = self.troubles.tolerant and not converted
+        foreign = len(outcome.unowned) == len(before) > 0
+        tolerant = self.troubles.tolerant and not converted and not foreign
         if tolerant:
             self._tolerate(pack, rules, outcome, values)
         complain(

@@ -1,7 +1,8 @@
 """What doesn't fit between a pack and these keys, collected where an audit wants to know all of it at once.
 
 A conversion stops at the first kind. A tolerant run goes on: a key that no rule owns stays as it is, of two
-sources of one target the first has it, and what a rule can't build is left out.
+sources of one target the first has it, and what a rule can't build is left out. A pack that owns none of the
+keys is the wrong one, and an error for both.
 """
 
 from __future__ import annotations
