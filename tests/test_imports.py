@@ -39,6 +39,12 @@ def test_help_imports_next_to_nothing() -> None:
     assert not remap("--help").intersection(HEAVY + LIGHT)
 
 
+def test_inspect_imports_no_packs_and_no_plan(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"a": [[1], "float32"]}')
+    found = remap("inspect", tmp_path / "x.json")
+    assert not found.intersection({*HEAVY, "remap.api", "remap.plan", "numpy", "yaml", "regex"})
+
+
 def test_modules_do_not_hide_the_functions_of_their_name() -> None:
     loaded(
         "import remap.plan, remap.verify, remap\n"
@@ -46,7 +52,7 @@ def test_modules_do_not_hide_the_functions_of_their_name() -> None:
     )
 
 
-def test_names_and_headers_need_no_torch(tmp_path: Path) -> None:
+def test_a_conversion_needs_no_torch(tmp_path: Path) -> None:
     loaded(
         "from pathlib import Path\nfrom notebooks.demo import make_pythia\nmake_pythia(Path(sys.argv[1]))",
         tmp_path / "pythia",
@@ -70,6 +76,7 @@ def test_names_and_headers_need_no_torch(tmp_path: Path) -> None:
         ],
         ["diff", there, tmp_path / "back"],
         ["verify", tmp_path / "magma"],
+        ["convert", there, tmp_path / "cast", "--dtype", "bf16"],
     ):
         assert not remap(*command).intersection(HEAVY), command
 
