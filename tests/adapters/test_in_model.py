@@ -42,7 +42,9 @@ def wrapped(method: str, folder: Path) -> tuple[torch.nn.Module, Path]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_out_of_the_model_comes_what_peft_saves(base: Path, tmp_path: Path, method: str) -> None:
+def test_out_of_the_model_comes_what_peft_saves_and_onto_a_base_the_model(
+    base: Path, tmp_path: Path, method: str
+) -> None:
     model, file = wrapped(method, tmp_path / "saved")
     extract(file, tmp_path / "out", config=tmp_path / "saved" / "adapter_config.json")
     assert remap.diff(tmp_path / "out", tmp_path / "saved") == []
@@ -52,10 +54,6 @@ def test_out_of_the_model_comes_what_peft_saves(base: Path, tmp_path: Path, meth
     again = bench.on(models.neox(), tmp_path / "rebuilt")
     torch.testing.assert_close(models.logits(again), models.logits(model))
 
-
-@pytest.mark.parametrize("method", METHODS)
-def test_onto_a_base_it_is_the_model_key_for_key(base: Path, tmp_path: Path, method: str) -> None:
-    model, file = wrapped(method, tmp_path / "saved")
     graft(base, tmp_path / "saved", tmp_path / "model.safetensors")
     found = load_file(tmp_path / "model.safetensors")
     state = model.state_dict()

@@ -59,14 +59,21 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return models.saved(models.neox(), tmp_path_factory.mktemp("base") / "base")
 
 
-@pytest.mark.parametrize("through", ["kohya", "diffusers", "megatron", "magma"])
-@pytest.mark.parametrize("method", ["lora-all", "rslora", "patterns", "dora"])
+@pytest.mark.parametrize(
+    ("method", "through"),
+    [
+        *(("lora-all", through) for through in ("kohya", "diffusers", "megatron", "magma")),
+        *(("patterns", through) for through in ("kohya", "magma")),
+        *(("dora", through) for through in ("kohya", "megatron")),
+        ("rslora", "kohya"),
+    ],
+)
 def test_there_and_back_peft_gives_the_same_logits(
     base: Path, tmp_path: Path, method: str, through: str
 ) -> None:
     model = bench.made(models.neox(), bench.METHODS[method], tmp_path / "old")
     there = tmp_path / "there.safetensors"
-    if method == "dora" and through in ("megatron", "magma"):
+    if (method, through) == ("dora", "megatron"):
         with pytest.raises(UsageError, match="can't be said in") as refused:
             migrate(tmp_path / "old", there, to=through)
         assert len(refused.value.problems) == 8
