@@ -33,6 +33,7 @@ def scripts(gb: list[str], rounds: str, folder: list[str]) -> dict[str, list[str
         "rename": ["--gb", *gb, "--rounds", rounds, *folder],
         "arithmetic": ["--gb", gb[0], "--rounds", rounds, *folder],
         "reshard": ["--gb", gb[0], "--rounds", "2", *folder],
+        "parallel": ["--gb", gb[0], "--rounds", "2", *folder],
         "others": ["--gb", "1", "--rounds", "2", *folder],
         "sharing": ["--gb", gb[0], "--rounds", rounds, *folder],
         "startup": [],
