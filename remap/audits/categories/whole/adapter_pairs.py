@@ -20,6 +20,7 @@ from remap.audits.category import Category
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
 from remap.audits.names.adapters import parts
+from remap.audits.names.masks import alike
 from remap.dialects import pairs
 from remap.dialects.base import AdapterTensor
 
@@ -27,7 +28,7 @@ from remap.dialects.base import AdapterTensor
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """Pairs among the offered keys."""
     by_dialect: dict[str, list[AdapterTensor]] = {}
-    for key in table.offered:
+    for key in (k for several in alike(table.offered) if parts(several[0]) for k in several):
         found = parts(key)
         if found:
             by_dialect.setdefault(found[0], []).append(found[1])
