@@ -6,7 +6,6 @@ so that a rename's tensors do.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -35,15 +34,13 @@ class Sharing:
 
     def _try(self, file: Path) -> bool:
         trial = self._folder / ".shared"
-        source, target = os.open(file, os.O_RDONLY), os.open(trial, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            disk.share(source, 0, target, 0, BLOCK)
+            with file.open("rb") as source, trial.open("xb") as target:
+                disk.share(source.fileno(), 0, target.fileno(), 0, BLOCK)
         except OSError:
             return False
         finally:
-            os.close(source)
-            os.close(target)
-            trial.unlink()
+            trial.unlink(missing_ok=True)
         return True
 
     def bytes_of(self, file: OutFile) -> int:

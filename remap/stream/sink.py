@@ -105,10 +105,11 @@ class Sink:
         self._copy(fd, start, head)
         try:
             disk.share(fd, start + head, self._fd, self._offset, whole)
-            self._offset += whole
-            self._progress(whole)
         except OSError:  # a file with other rules than its neighbours, a limit of the file system
             self._copy(fd, start + head, whole)
+        else:
+            self._offset += whole
+            self._progress(whole)
         self._copy(fd, start + head + whole, span.nbytes - head - whole)
 
     def _copy(self, fd: int, start: int, nbytes: int) -> None:
