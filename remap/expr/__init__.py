@@ -21,7 +21,7 @@ from remap.expr.nodes import (
     is_expr,
     takes,
 )
-from remap.expr.products import LowRank, Normed, Times
+from remap.expr.products import Lengths, LowRank, Normed, Times
 
 __all__ = [
     "Affine",
@@ -29,6 +29,7 @@ __all__ = [
     "Concat",
     "Constant",
     "Expr",
+    "Lengths",
     "LowRank",
     "Normal",
     "Normed",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from remap.expr.boxes import nbytes, needed, sizes, the, whole
 from remap.expr.nodes import Expr, Permute, Slice, Sum, Take
-from remap.expr.products import Box, LowRank, Normed, Times
+from remap.expr.products import Box, Lengths, LowRank, Normed, Times
 from remap.expr.stored import NEAR
 from remap.types import Derived
 
@@ -106,7 +106,7 @@ def _cost(expr: Expr, box: Box) -> int:
     own = nbytes(expr, box)
     if isinstance(expr, Sum):
         own += 3 * 8 * prod(sizes(box))  # total, part and new total in double precision
-    if isinstance(expr, (LowRank, Times, Normed)):
+    if isinstance(expr, (LowRank, Times, Normed, Lengths)):
         own += sum(_float_bytes(need) for need in (box, *expr.needs(box)))  # factors, product, scaled product
     return own + sum(
         _cost(child, need)

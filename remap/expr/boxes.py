@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from remap.expr.nodes import Affine, Cast, Concat, Expr, Pad, Permute, Reshape, Same, Slice, Sum
-from remap.expr.products import Box, LowRank, Normed, Times
+from remap.expr.products import Box, Lengths, LowRank, Normed, Times
 
 
 def whole(expr: Expr) -> Box:
@@ -40,7 +40,7 @@ def needed(expr: Expr, box: Box) -> list[Box | None]:
         return [tuple(box[expr.dims.index(d)] for d in range(len(box)))]
     if isinstance(expr, (Cast, Same, Affine, Sum)):
         return [box for _ in expr.children]
-    if isinstance(expr, (LowRank, Times, Normed)):
+    if isinstance(expr, (LowRank, Times, Normed, Lengths)):
         return expr.needs(box)
     if isinstance(expr, Reshape):
         return [rows_of(expr, box)]

@@ -27,7 +27,7 @@ from remap.expr.nodes import (
     Take,
     takes,
 )
-from remap.expr.products import Box, LowRank, Normed, Times
+from remap.expr.products import Box, Lengths, LowRank, Normed, Times
 from remap.expr.stored import read
 from remap.types import Derived
 
@@ -59,7 +59,7 @@ def compute(expr: Expr, box: Box) -> Raw:
         return _affine(expr, _values(expr.of, box))
     if isinstance(expr, Sum):
         return _sum(expr, box)
-    if isinstance(expr, (LowRank, Times, Normed)):
+    if isinstance(expr, (LowRank, Times, Normed, Lengths)):
         factors = [_values(child, the(need)) for child, need in zip(expr.children, needs, strict=True)]
         return cast(expr.compute(box, [f.astype(np.float32) for f in factors]), expr.spec.dtype)
     if isinstance(expr, Normal):

@@ -25,7 +25,7 @@ from typing import TypeGuard, Union, get_args
 
 from remap.dtypes import DType
 from remap.errors import UsageError
-from remap.expr.products import LowRank, Normed, Times
+from remap.expr.products import Lengths, LowRank, Normed, Times
 from remap.types import Entry, TensorSpec
 
 
@@ -287,6 +287,7 @@ Expr = Union[
     LowRank,
     Times,
     Normed,
+    Lengths,
 ]
 
 

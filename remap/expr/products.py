@@ -3,6 +3,7 @@
 LowRank  the product of two factors, times a number; leading dimensions are a batch (experts)
 Times    element by element, the second factor stretched along its dimensions of size 1
 Normed   a matrix whose rows have their directions from one tensor and their lengths from another
+Lengths  the lengths of a matrix' rows
 
 Each says which boxes of its children a box of it takes (``needs``), and makes it of them (``compute``).
 """
@@ -121,9 +122,41 @@ class Normed:
     def compute(self, box: Box, parts: Sequence[Floats]) -> Floats:
         """The box of the scaled matrix."""
         rows = parts[0]
-        factors = parts[1] / (rows * rows).sum(axis=1, keepdims=True) ** 0.5
+        factors = parts[1] / lengths(rows)
         found: Floats = factors * rows[:, box[1][0] : box[1][1]]
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The Euclidean length of every row: ``of`` [n, m] -> float32 [n, 1]."""
+
+    of: Expr
+    spec: TensorSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check_floats(self.of.spec)
+        if len(self.of.spec.shape) != 2:
+            raise UsageError(f"lengths of the rows of a tensor of shape {list(self.of.spec.shape)}")
+        _set(self, (self.of.spec.shape[0], 1))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+    def needs(self, box: Box) -> list[Box | None]:
+        """Whole rows."""
+        return [(box[0], (0, self.of.spec.shape[1]))]
+
+    def compute(self, box: Box, parts: Sequence[Floats]) -> Floats:
+        """The box of the lengths."""
+        return lengths(parts[0])[:, box[1][0] : box[1][1]]
+
+
+def lengths(rows: Floats) -> Floats:
+    """[n, m] -> [n, 1]"""
+    found: Floats = (rows * rows).sum(axis=1, keepdims=True) ** 0.5
+    return found
 
 
 def _check_floats(*specs: TensorSpec) -> None:
@@ -132,5 +165,5 @@ def _check_floats(*specs: TensorSpec) -> None:
         raise UsageError(f"arithmetic on elements of type {odd[0]}")
 
 
-def _set(node: LowRank | Times | Normed, shape: tuple[int, ...]) -> None:
+def _set(node: LowRank | Times | Normed | Lengths, shape: tuple[int, ...]) -> None:
     object.__setattr__(node, "spec", TensorSpec(FLOAT32, shape))

@@ -41,6 +41,12 @@ def folder(path: Path, tensors: Mapping[str, torch.Tensor], **config: object) ->
     return path
 
 
+def key_list(base: Path, path: Path) -> Path:
+    entries = remap.open(base).catalog.entries
+    path.write_text(json.dumps({k: [list(e.spec.shape), "float32"] for k, e in entries.items()}))
+    return path
+
+
 def follow(adapter: Path, text: str, base: Path | None = None) -> Migrated:
     return migrated(read(adapter), [bench.pack(text)], base=remap.open(base).catalog if base else None)
 
@@ -62,10 +68,7 @@ def test_what_is_joined_with_others_needs_the_base(tmp_path: Path, apart: Path) 
 
 def test_biases_that_are_joined_need_its_values(tmp_path: Path, apart: Path) -> None:
     adapter = bench_bias(tmp_path / "lora")
-    keys = tmp_path / "keys.json"
-    keys.write_text(
-        json.dumps({k: [list(e.spec.shape), "float32"] for k, e in remap.open(apart).catalog.entries.items()})
-    )
+    keys = key_list(apart, tmp_path / "keys.json")
     with pytest.raises(PlanError, match="can't follow its base") as refused:
         follow(adapter, FUSE, keys)
     assert refused.value.problems == (
@@ -122,8 +125,10 @@ def test_lengths_of_rows_are_cut_and_joined_by_rows_only(tmp_path: Path, apart: 
         return folder(tmp_path / "-".join(names), tensors, use_dora=True, target_modules=list(names))
 
     commutes(tmp_path / "there", FUSE, apart, dora("q", "k", "v"))
+    some = dora("q", "v")
+    commutes(tmp_path / "some", FUSE, apart, some)  # the key's rows keep the lengths that the base has
     with pytest.raises(PlanError, match="can't follow its base") as refused:
-        follow(dora("q", "v"), FUSE, apart)
+        follow(some, FUSE, key_list(apart, tmp_path / "keys.json"))
     assert "DoRA's lengths of rows are known of some parts only" in refused.value.problems[0]
     with pytest.raises(PlanError) as refused:
         follow(dora("w"), COLUMNS)

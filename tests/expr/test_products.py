@@ -9,7 +9,7 @@ import torch
 from ops.values import Bench
 
 from remap.errors import UsageError
-from remap.expr import Expr, LowRank, Normed, Permute, Reshape, Slice, Times, blocks
+from remap.expr import Expr, Lengths, LowRank, Normed, Permute, Reshape, Slice, Times, blocks
 
 
 def values(expr: Expr, budget: int) -> torch.Tensor:
@@ -53,6 +53,12 @@ def test_normed_rows_have_the_given_lengths(tmp_path: Path, budget: int) -> None
     torch.testing.assert_close(values(Slice(Normed(weight, lengths), 1, 1, 3), budget), wanted[:, 1:3])
 
 
+@pytest.mark.parametrize("budget", [1, 1 << 30])
+def test_lengths_of_rows(tmp_path: Path, budget: int) -> None:
+    w, weight = Bench(tmp_path).source(7, 5)
+    torch.testing.assert_close(values(Lengths(weight), budget), w.norm(dim=1, keepdim=True))
+
+
 def test_shapes_are_checked_when_a_product_is_built(tmp_path: Path) -> None:
     _, x = Bench(tmp_path).source(7, 5)
     with pytest.raises(UsageError, match=r"matrices of shapes \[7, 5\] and \[7, 5\]"):
@@ -61,6 +67,8 @@ def test_shapes_are_checked_when_a_product_is_built(tmp_path: Path) -> None:
         Times(x, Permute(x, (1, 0)))
     with pytest.raises(UsageError, match="lengths"):
         Normed(x, x)
+    with pytest.raises(UsageError, match="lengths"):
+        Lengths(Reshape(x, (35,)))
 
 
 def test_memory_is_bounded_by_blocks_of_rows(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ again every part has the ranks of all. Zeros are looked for in the values, so th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remap.adapters.algebra.assemble import Factors, concat
-from remap.expr import Expr, Reshape, Slice, blocks, takes
+from remap.expr import Expr, Reshape, Slice, takes
+from remap.expr.boxes import whole
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def pruned(factors: Factors) -> Factors | None:
@@ -21,10 +23,8 @@ def pruned(factors: Factors) -> Factors | None:
     if any(t.entry.location is None for f in (factors.a, factors.b) for t in takes(f)):
         return factors
     rank, count = factors.rank, factors.a.spec.shape[0] // factors.rank
-    a, b = blocks.evaluate(factors.a), blocks.evaluate(factors.b)
-    used = _used(a.reshape(count, rank, -1).transpose(0, 1)) & _used(
-        b.reshape(-1, rank, count).transpose(0, 1)
-    )
+    a, b = _values(factors.a), _values(factors.b)
+    used = (a.reshape(count, rank, -1) != 0).any((0, 2)) & (b.reshape(-1, rank, count) != 0).any((0, 2))
     kept = [n for n in range(rank) if used[n]]
     if not kept:
         return None
@@ -45,9 +45,12 @@ def pruned(factors: Factors) -> Factors | None:
     )
 
 
-def _used(by_rank: Tensor) -> Tensor:
-    """[rank, ...] -> which ranks have an element that is not zero."""
-    return (by_rank.flatten(1) != 0).any(1)
+def _values(factor: Expr) -> NDArray[np.generic]:
+    from remap.expr.arrays import values
+    from remap.expr.compute import compute
+
+    found: NDArray[Any] = values(compute(factor, whole(factor)), factor.spec.dtype)
+    return found
 
 
 def _picked(factor: Expr, shape: tuple[int, ...], dim: int, kept: list[int], after: tuple[int, ...]) -> Expr:

@@ -22,8 +22,9 @@ from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_
 from remap.adapters.migration.variants import beyond_factors
 from remap.adapters.scaling import scale
 from remap.dialects.base import AdapterTensor
+from remap.dtypes import DType
 from remap.errors import UsageError
-from remap.expr import Expr, Reshape, Take
+from remap.expr import Cast, Expr, Lengths, Permute, Reshape, Take, takes
 from remap.plan import Output
 from remap.stream.whole import whole
 
@@ -118,23 +119,41 @@ def _trained(delta: Delta) -> bool:
 
 
 def _vector(job: Job, output: Output, mine: Sequence[Place], leaf: str, meaning: Meaning) -> Expr | None:
+    here = {p.key: p for p in mine}
+    having = [p for p in mine if leaf in p.tensors]
+    if not having:
+        return None
+    if isinstance(output.expr, Take):
+        return job.value(having[0].tensors[leaf])
+    kind = job.value(having[0].tensors[leaf]).spec.dtype
+    others = {} if meaning is not LENGTHS else {t.entry.key: t for t in takes(output.expr)}
+
     def known(key: str) -> Vector | None:
         place = here.get(key)
-        if place is None or leaf not in place.tensors:
+        if place is not None and leaf in place.tensors:
+            return _laid(job.value(place.tensors[leaf]), meaning, flipped=place.flipped)
+        other = others.get(key)
+        if place is not None or other is None or other.entry.location is None:
             return None
-        value = job.value(place.tensors[leaf])
-        if len(value.spec.shape) != 1:
-            raise NotLowRank(f"{meaning.name} of shape {list(value.spec.shape)}")
-        size = value.spec.shape[0]
-        thin = 0 if place.flipped else 1
-        return Vector(Reshape(value, (1, size) if place.flipped else (size, 1)), thin)
+        return _as_it_is(other, kind, flipped=having[0].flipped)
 
-    here = {p.key: p for p in mine}
-    if isinstance(output.expr, Take):
-        (only,) = mine
-        return job.value(only.tensors[leaf]) if leaf in only.tensors else None
     found = along(output.expr, known, meaning)
     return Reshape(found.expr, (found.expr.spec.numel,)) if found else None
+
+
+def _laid(value: Expr, meaning: Meaning, *, flipped: bool) -> Vector:
+    """The vector as its weight lies."""
+    if len(value.spec.shape) != 1:
+        raise NotLowRank(f"{meaning.name} of shape {list(value.spec.shape)}")
+    size = value.spec.shape[0]
+    return Vector(Reshape(value, (1, size) if flipped else (size, 1)), 0 if flipped else 1)
+
+
+def _as_it_is(weight: Take, kind: DType, *, flipped: bool) -> Vector:
+    """The lengths that the base's own rows have: with them DoRA changes nothing."""
+    rows = Lengths(Permute(weight, (1, 0)) if flipped else weight)
+    lying = Permute(rows, (1, 0)) if flipped else rows
+    return Vector(lying if kind == lying.spec.dtype else Cast(lying, kind), 0 if flipped else 1)
 
 
 class _Changes:
