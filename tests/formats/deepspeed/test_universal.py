@@ -194,6 +194,27 @@ def test_groups_that_nobody_names_are_not_guessed(theirs):
         catalog.optimizer()
 
 
+def test_a_weight_without_its_folder_is_named(theirs):
+    (theirs / "zero/out.bias/fp32.pt").unlink()
+    with pytest.raises(Damaged, match=r"weights have no folder\n  out\.bias"):
+        registry.open_catalog(theirs)
+
+
+def test_a_moment_that_another_weight_of_the_group_has_is_missed(theirs):
+    for group, shapes in (("param_groups", None), (None, "param_shapes")):
+        file = theirs / ("zero/optimizer_state.pt" if group else "mp_rank_00_model_states.pt")
+        held = load(file)
+        if group:
+            held[group] = [{"lr": 0.1, "params": [0]}]
+        if shapes:
+            held[shapes] = [{k: v for names in held[shapes] for k, v in names.items()}]
+        torch.save(held, file)
+    (theirs / "zero/out.bias/exp_avg.pt").unlink()
+    catalog = registry.open_catalog(theirs)
+    with pytest.raises(Damaged, match=r"moments are missing\n  out\.bias: exp_avg\n"):
+        catalog.optimizer()
+
+
 def test_keys_that_are_no_names_for_folders_are_refused(theirs, tmp_path):
     (tmp_path / "slash.yaml").write_text(RENAME.replace("wrapped.out", "wrapped/out"))
     with pytest.raises(UsageError, match=r"no names for folders\n  wrapped/out"):

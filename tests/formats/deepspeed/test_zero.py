@@ -181,6 +181,33 @@ def other_count(content: dict) -> None:
     content["optimizer_state_dict"]["partition_count"] = [8, 8]
 
 
+def no_groups(content: dict) -> None:
+    content["optimizer_state_dict"]["single_partition_of_fp32_groups"] = None
+
+
+def odd_padding(content: dict) -> None:
+    content["optimizer_state_dict"]["param_alignment_paddings"] = [[-1], 3]
+
+
+def halved(content: dict) -> None:
+    state = content["optimizer_state_dict"]
+    state["single_partition_of_fp32_groups"] = [x.half() for x in state["single_partition_of_fp32_groups"]]
+
+
+def with_gaps(content: dict) -> None:
+    state = content["optimizer_state_dict"]
+    wide = [torch.stack([x, x], 1)[:, 0] for x in state["single_partition_of_fp32_groups"]]
+    state["single_partition_of_fp32_groups"] = wide
+
+
+@pytest.mark.parametrize(("spoil", "said"), [(halved, "float32 is f16"), (with_gaps, "with gaps")])
+def test_pieces_that_are_no_flat_fp32_are_refused(zero_runs, tmp_path, spoil, said):
+    step = copy_of(zero_runs / "zero1", tmp_path)
+    rewrite(step / "zero_pp_rank_1_mp_rank_00_optim_states.pt", spoil)
+    with pytest.raises(Damaged, match=said):
+        registry.open_catalog(step, at="zero")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -188,6 +215,8 @@ def other_count(content: dict) -> None:
         (lambda one: shutil.copy(one, one.with_name(f"bf16_{one.name}")), "a rank has two ZeRO files"),
         (lambda one: shutil.copy(one, one.with_name(one.name.replace("_1_", "_5_"))), "these are beyond"),
         (lambda one: rewrite(one, other_count), "not of one run"),
+        (lambda one: rewrite(one, no_groups), "no optimizer file of ZeRO"),
+        (lambda one: rewrite(one, odd_padding), "param_alignment_paddings is"),
         (lambda one: torch.save({}, one), "no optimizer file of ZeRO"),
         (lambda one: one.write_bytes(one.read_bytes()[:-100]), "truncated|end|zip"),
     ],

@@ -13,7 +13,7 @@ from remap.expr import Expr
 from remap.formats.base import OutFile
 from remap.formats.deepspeed.likeness import OF_ONE_RANK, likeness, rank_files_of
 from remap.formats.deepspeed.neox import carried_configs
-from remap.formats.deepspeed.universal.read import Universal
+from remap.formats.deepspeed.universal.native import Universal
 from remap.formats.deepspeed.zero.overlay import TIED
 from remap.formats.deepspeed.zero.run import Run
 from remap.formats.torch.rebuild import edited, reassemble

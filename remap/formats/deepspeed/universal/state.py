@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remap.formats.base import OutFile
-from remap.formats.deepspeed.universal.read import NAMES, STEP, Universal
+from remap.formats.deepspeed.universal.native import NAMES, STEP, Universal
 from remap.formats.deepspeed.zero.run import Run
 from remap.formats.deepspeed.zero.shard import STATE
 from remap.formats.follow import PARAMS, Followed

@@ -25,7 +25,7 @@ from remap.formats.deepspeed.universal.folder import (
     ZERO_FOLDER,
 )
 from remap.formats.deepspeed.universal.models import model_files
-from remap.formats.deepspeed.universal.read import STEP, Universal
+from remap.formats.deepspeed.universal.native import STEP, Universal
 from remap.formats.deepspeed.universal.state import state_file
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, TIED, keys_of
 from remap.formats.deepspeed.zero.run import ZERO, Run

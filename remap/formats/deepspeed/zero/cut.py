@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
-from remap.errors import InputError
+from remap.errors import Damaged, InputError
 from remap.types import Entry, Location, Place, Scattered, Span, TensorSpec
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -22,12 +22,18 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 class Flat:
     """The flat tensors of all ranks for one group: weights, or one of the moments. Raises InputError for
-    big-endian files."""
+    big-endian files, Damaged for pieces that do not belong together."""
 
     def __init__(self, pieces: Sequence[Entry]) -> None:
         for piece in pieces:
             if not isinstance(piece.location, Location):
                 raise InputError("its bytes are not in this machine's order", where=piece.key)
+            if piece.location.strides is not None or piece.spec.dtype != pieces[0].spec.dtype:
+                raise Damaged(
+                    f"a piece of {pieces[0].spec.dtype.name} is {piece.spec}"
+                    + " with gaps" * (piece.location.strides is not None),
+                    where=piece.location.file,
+                )
         self._pieces = pieces
         self._starts = list(accumulate((p.spec.numel for p in pieces), initial=0))
 

@@ -76,13 +76,13 @@ def read_shard(file: ZeroFile) -> Shard:
     """Read the headers of one file. Raises InputError, Damaged where it is no optimizer file of ZeRO."""
     read = torch_file.read(file.path, state_dict=False)
     held = read.plain(STATE) if STATE in read.keys else None
-    if not isinstance(held, dict) or not (PARTITION in held or FLAT in held):
+    flat = FLAT if isinstance(held, dict) and FLAT in held else PARTITION
+    if not isinstance(held, dict) or not isinstance(held.get(flat), list):
         raise Damaged(
             f"no optimizer file of ZeRO: there is no {PARTITION} in it, nor {FLAT}",
             where=file.path,
             remedy="remove it, and what else was left from another run",
         )
-    flat = FLAT if FLAT in held else PARTITION
     place = "optimizer_state_dict" if flat == FLAT else BASE
     weights = list(_flat_tensors(read, flat))
     base = held.get(place)
@@ -92,7 +92,7 @@ def read_shard(file: ZeroFile) -> Shard:
         _stage(read) or (3 if flat == FLAT else 1),
         _counts(held.get("partition_count"), len(weights), file.path),
         tuple(_group(read, place, base, _index(settings, g, flat), w) for g, w in enumerate(weights)),
-        tuple(tuple(p) for p in held.get(ALIGNMENT) or ()),
+        tuple(_alignment(held.get(ALIGNMENT), file.path)),
         tuple(settings),
         {
             k: v
@@ -122,6 +122,13 @@ def _counts(value: object, groups: int, path: Path) -> tuple[int, ...]:
             remedy="fetch the file again",
         )
     return tuple(counts)
+
+
+def _alignment(value: object, path: Path) -> Iterator[tuple[int, ...]]:
+    for group in value if isinstance(value, list) else ():
+        if not isinstance(group, list) or not all(type(n) is int and n >= 0 for n in group):
+            raise Damaged(f"{ALIGNMENT} is {value!r}", where=path, remedy="fetch the file again")
+        yield tuple(group)
 
 
 def _flat_tensors(read: TorchFile, name: str) -> Iterator[Entry]:
