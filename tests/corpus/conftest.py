@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-NEEDS_DATA = ("test_adapters.py", "test_adapters_followed.py", "test_hostile.py", "test_lost_head.py")
+NEEDS_DATA = (
+    "test_adapters.py",
+    "test_adapters_followed.py",
+    "test_hostile.py",
+    "test_image_prefix.py",
+    "test_lost_head.py",
+)
 """What has nothing to run on without the corpus; the rest has a sample of it in tests/data."""
 
 NEEDS_FOLDER = {"test_pipeline.py": "pipeline", "test_zero.py": "zero"}
