@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from remap.errors import Damaged, InputError, UsageError
+from remap.documents import parse_as, read_document
+from remap.errors import UsageError
 from remap.partitions.base import Copies
 from remap.plan import Plan
 from remap.types import Catalog
@@ -165,16 +166,11 @@ def receipt_path(destination: Path) -> Path:
 
 def read(path: Path) -> Receipt:
     """Read a receipt. Raises InputError, Damaged; UsageError for a version of the future."""
-    try:
-        data = path.read_bytes()
-        version = msgspec.json.decode(data, type=_Versioned).version
-        if version > VERSION:
-            raise UsageError(f"the receipt has version {version}", where=path, remedy="use a newer remap")
-        return msgspec.json.decode(data, type=Receipt)
-    except OSError as e:
-        raise InputError(f"the receipt can't be read: {e.strerror}", where=path) from None
-    except (msgspec.MsgspecError, RecursionError) as e:
-        raise Damaged(f"not a receipt: {e}", where=path) from None
+    data = read_document(path)
+    version = parse_as(_Versioned, data, "a receipt", path).version
+    if version > VERSION:
+        raise UsageError(f"the receipt has version {version}", where=path, remedy="use a newer remap")
+    return parse_as(Receipt, data, "a receipt", path)
 
 
 class _Versioned(msgspec.Struct):

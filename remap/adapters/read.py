@@ -6,7 +6,6 @@ under their own names: only ``adapter_config.json`` tells them from the base's w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Dialect
 from remap.dialects.peft import SAVED, WRAPPER
 from remap.dialects.plain import joined
+from remap.documents import parse_json, read_document
 from remap.errors import Damaged, NotACheckpoint
 from remap.types import Catalog
 
@@ -70,10 +70,7 @@ def read_config(found: Catalog) -> Mapping[str, object]:
 
 def read_json(path: Path) -> Mapping[str, object]:
     """A table of settings. Raises Damaged."""
-    try:
-        config = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as e:
-        raise Damaged(f"not JSON: {e}", where=path) from None
+    config = parse_json(read_document(path), "JSON", path)
     if not isinstance(config, dict):
         raise Damaged("not a table of settings", where=path)
     return config

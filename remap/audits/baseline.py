@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from remap.audits.finding import Judged
-from remap.errors import UsageError
+from remap.documents import parse_as, read_document
+from remap.errors import InputError, UsageError
 
 VERSION = 1
 
@@ -33,13 +34,9 @@ class Baseline:
 def read(path: Path) -> Baseline:
     """Read a baseline. Raises UsageError."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except OSError as e:
-        raise UsageError(
-            f"the baseline can't be read: {e.strerror}", where=path, remedy="--update-baseline writes one"
-        ) from None
-    except msgspec.MsgspecError as e:
-        raise UsageError(f"not a baseline: {e}", where=path, remedy="--update-baseline writes one") from None
+        found = parse_as(_Document, read_document(path), "a baseline", path)
+    except InputError as e:
+        raise UsageError(e.what, where=path, remedy="--update-baseline writes one") from None
     if found.version != VERSION:
         raise UsageError(f"version {found.version}; this remap reads {VERSION}", where=path)
     return Baseline(frozenset(found.findings))

@@ -27,7 +27,8 @@ from remap.audits import registry
 from remap.audits.baseline import ALWAYS
 from remap.audits.finding import LEVELS
 from remap.audits.policy import STRICT, Count, Custom, Pattern, Policy, Waiver
-from remap.errors import PackError, UsageError
+from remap.documents import read_document
+from remap.errors import InputError, PackError, UsageError
 from remap.packs.language.schema import suggestion
 from remap.packs.language.yaml_source import Node, read_yaml
 
@@ -104,9 +105,9 @@ def _load(ref: str, chain: tuple[str, ...], base: Path) -> Policy:
     if ref.endswith((".yaml", ".yml")):
         path = base / Path(ref).expanduser()
         try:
-            data = path.read_bytes()
-        except OSError as e:
-            raise UsageError(f"the policy can't be read: {e.strerror}", where=ref) from None
+            data = read_document(path)
+        except InputError as e:
+            raise UsageError(f"the policy can't be read: {e.what}", where=ref, remedy=e.remedy) from None
         return read_policy(data, ref, (*chain, ref), path.parent)
     file = _folder().joinpath(f"{ref}.yaml")
     if not _NAME.fullmatch(ref) or not file.is_file():

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from remap.documents import parse_json, read_document
 from remap.dtypes import DType
-from remap.errors import Damaged
 from remap.formats.base import CopiedBytes, Literal, OutFile
 
 CONFIG = "config.json"
@@ -45,10 +45,7 @@ def read_config(folder: Path) -> Mapping[str, object]:
     path = folder / CONFIG
     if not path.is_file():
         return {}
-    try:
-        config = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as e:
-        raise Damaged(f"not JSON: {e}", where=path, remedy="mend or remove the file") from None
+    config = parse_json(read_document(path), "JSON", path)
     return config if isinstance(config, dict) else {}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PureWindowsPath
 
 import msgspec
 
+from remap.documents import parse_as, read_document
 from remap.errors import Damaged, Hostile, UsageError
 from remap.expr import Expr
 from remap.formats.base import Literal, OutFile
@@ -43,10 +44,7 @@ class Index:
 
 def read_index(path: Path) -> Index:
     """Read an index file. Raises Damaged, or Hostile where it names a file outside its folder."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except (msgspec.MsgspecError, RecursionError) as e:
-        raise Damaged(f"not an index: {e}", where=path, remedy="fetch the file again") from None
+    found = parse_as(_Document, read_document(path), "an index", path)
     outside = sorted({n for n in found.weight_map.values() if not _is_inside(n)})
     if outside:
         raise Hostile(

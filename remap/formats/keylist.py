@@ -12,14 +12,12 @@ A file name may end in ``.json`` or ``.json.gz``.
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from remap.documents import parse_json, read_document, unzipped
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
 from remap.expr import Expr
@@ -73,11 +71,8 @@ FORMAT = KeyList()
 
 
 def _load(path: Path) -> dict[str, object]:
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        document = msgspec.json.decode(data)
-    except (ValueError, OSError, EOFError, RecursionError) as e:
-        raise Damaged(f"not a key list: {e}", where=path) from None
+    data = read_document(path)
+    document = parse_json(unzipped(data, path) if path.suffix == ".gz" else data, "a key list", path)
     if not isinstance(document, dict):
         raise Damaged("not a key list: a JSON object is expected", where=path)
     return document

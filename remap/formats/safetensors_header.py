@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from remap.documents import Duplicate, once
 from remap.dtypes import BY_SAFETENSORS
 from remap.errors import Damaged, Hostile, NotACheckpoint
 from remap.formats.foreign import describe
@@ -88,8 +89,8 @@ def _decoded(text: bytes) -> Header | None:
     try:
         entries = msgspec.json.decode(text, type=dict[str, _Entry])
         rest = msgspec.json.decode(text, type=_Rest)
-        metadata = json.loads(bytes(rest.metadata), object_pairs_hook=_no_duplicates)
-    except (msgspec.MsgspecError, ValueError, RecursionError, _Duplicate):
+        metadata = json.loads(bytes(rest.metadata), object_pairs_hook=once)
+    except (msgspec.MsgspecError, ValueError, RecursionError, Duplicate):
         return None
     there = int(entries.pop(METADATA, None) is not None)
     n = len(entries)
@@ -106,10 +107,10 @@ def _counts(text: bytes) -> list[int]:
 def _checked(path: Path, text: bytes) -> Header:
     """The header, read with care. Raises Damaged, Hostile."""
     try:
-        header = json.loads(text, object_pairs_hook=_no_duplicates)
+        header = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as e:
         raise Damaged(f"the header is not JSON: {e}", where=path) from None
-    except _Duplicate as e:
+    except Duplicate as e:
         raise Hostile(f"the header names {e} twice", where=path) from None
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
@@ -121,18 +122,6 @@ def _checked(path: Path, text: bytes) -> Header:
         except msgspec.ValidationError as e:
             raise Damaged(f"the header's entry is wrong: {e}", where=f"{path}: {key}") from None
     return tensors, metadata
-
-
-class _Duplicate(Exception):
-    pass
-
-
-def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        seen: set[str] = set()
-        raise _Duplicate(repr(next(k for k, _ in pairs if k in seen or seen.add(k))))  # type: ignore[func-returns-value]
-    return table
 
 
 def _entry(

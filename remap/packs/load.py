@@ -13,7 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remap.errors import PackError
+from remap.documents import read_document
+from remap.errors import InputError, PackError
 from remap.packs.language.pack import Pack
 from remap.packs.language.reading import read_pack
 from remap.packs.language.schema import suggestion
@@ -27,6 +28,9 @@ VARIABLE = "REMAP_RULES"
 
 PACK, LAYOUT = ".yaml", ".layout.yaml"
 """How the files are called."""
+
+LIMIT = 4 << 20
+"""Bytes of a pack."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
 
@@ -69,9 +73,9 @@ def _named(suffix: str) -> dict[str, str]:
 
 def _bytes(path: Path, ref: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as e:
-        raise PackError(f"it can't be read: {e.strerror}", where=ref) from None
+        return read_document(path, LIMIT)
+    except InputError as e:
+        raise PackError(e.what, where=ref, remedy=e.remedy) from None
 
 
 def _is_path(ref: str) -> bool:

@@ -106,7 +106,7 @@ def step_folders(path: Path) -> list[Path]:
     latest = path / LATEST
     if latest.is_file() and latest.stat().st_size < 4096:
         tag = latest.read_text(errors="replace").strip()
-        if not tag or Path(tag).name != tag or not (path / tag).is_dir():
+        if tag in ("", "..") or Path(tag).name != tag or not (path / tag).is_dir():
             raise Damaged(
                 f"names the step {tag!r}, which is no folder here",
                 where=latest,

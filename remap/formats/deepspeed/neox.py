@@ -13,10 +13,14 @@ from pathlib import Path
 
 import yaml
 
+from remap.documents import read_document
+from remap.errors import InputError
 from remap.formats.base import Literal, OutFile
 from remap.formats.torch.state import TorchFile
 
 CONFIGS = "configs"
+LIMIT = 1 << 20
+"""Bytes of a configuration."""
 _DEFAULTS = {"gpt_j_residual": False}
 _DEGREE = r"""(?m)^(\s*)(["']?)({})\2(\s*:\s*)\d+"""
 
@@ -30,8 +34,8 @@ def neox_config(folder: Path, rank: TorchFile | None) -> dict[str, object]:
     saved: dict[str, object] = {}
     for path in config_files(folder):
         try:
-            document = yaml.safe_load(path.read_text())
-        except (yaml.YAMLError, UnicodeDecodeError):
+            document = yaml.safe_load(read_document(path, LIMIT))
+        except (yaml.YAMLError, ValueError, RecursionError, InputError):
             continue  # the run's own affair; what it would have said is asked for where it is needed
         saved |= _named(document) if isinstance(document, Mapping) else {}
     return found | ({**_DEFAULTS, **saved} if saved else {})

@@ -70,7 +70,13 @@ def steps(path: Path) -> list[Path]:
     tracker = path / TRACKER
     if tracker.is_file() and tracker.stat().st_size < 100:
         said = tracker.read_text(errors="replace").strip()
-        step = path / (RELEASE if said == RELEASE else f"iter_{int(said):07d}" if said.isdigit() else "")
+        step = path / (
+            RELEASE
+            if said == RELEASE
+            else f"iter_{int(said):07d}"
+            if said.isascii() and said.isdigit()
+            else ""
+        )
         if step == path or not is_step(step):
             raise Damaged(
                 f"names the iteration {said!r}, which is not here",

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+from remap.documents import read_document
 from remap.errors import InputError, PackError, UsageError
 from remap.expr import Expr
 from remap.partitions.base import Copies, Merging
@@ -26,6 +27,8 @@ from remap.partitions.replicated import Replicated
 from remap.partitions.stretches import rows
 
 FILE = "opt/metaseq.partition.yml"
+LIMIT = 4 << 20
+"""Bytes of a file with further names."""
 TIED = "tied"
 
 
@@ -75,9 +78,9 @@ def load_partition(path: Path | None = None) -> Partition:
     if path is None:
         return base
     try:
-        more = _parse(path.read_bytes(), str(path))
-    except OSError as e:
-        raise PackError(f"the partition can't be read: {e.strerror}", where=path) from None
+        more = _parse(read_document(path, LIMIT), str(path))
+    except InputError as e:
+        raise PackError(f"the partition can't be read: {e.what}", where=path) from None
     return Partition((*more.splits, *base.splits), more.units or base.units)
 
 
@@ -86,7 +89,7 @@ def _parse(data: bytes, where: str) -> Partition:
         document = yaml.safe_load(data)
         splits = [(p, _split(t)) for t in document["tensors"] for p in _patterns(t["key"])]
         units = tuple(p for u in document.get("units") or () for p in _patterns(u))
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as e:
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as e:
         raise PackError(f"not a partition: {type(e).__name__}: {e}", where=where) from None
     except PackError as e:
         raise PackError(e.what, where=where, remedy=e.remedy) from None
