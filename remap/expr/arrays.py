@@ -6,6 +6,7 @@ A raw array holds unsigned integers of the elements' size, which NumPy moves fas
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from remap.dtypes import DType
 
 Raw = NDArray[Any]
+HALVES = 1 << 16
 LARGEST_E4M3 = 448.0
 STRIPE = 16
 """Columns that are put in place together: a line of the processor's cache or less, in every row."""
@@ -38,11 +40,30 @@ def values(raw: Raw, dtype: DType) -> NDArray[Any]:
 def cast(array: NDArray[Any], dtype: DType) -> Raw:
     """Values as another type, raw: rounded to the nearest. What is too large becomes infinite, or no number
     where the type has no infinity; in float8_e4m3fn the largest number, as torch (2.13) has it."""
+    if array.dtype == np.float16 and array.size > HALVES:
+        return _looked_up(array, _of_halves(dtype))
     with np.errstate(all="ignore"):
         if dtype.name == "float8_e4m3fn":
             wide = array if array.dtype == np.float64 else array.astype(np.float32)
             array = np.clip(wide, -LARGEST_E4M3, LARGEST_E4M3)
         return array.astype(type_of(dtype), copy=False).view(raw_type(dtype))
+
+
+def _looked_up(array: NDArray[Any], table: Raw) -> Raw:
+    """What ``table`` says of each number of two bytes; some at a time, since NumPy widens what it looks up."""
+    numbers = packed(array.view(np.uint16)).reshape(-1)
+    out = np.empty(numbers.size, table.dtype)
+    for start in range(0, numbers.size, HALVES):
+        part = slice(start, start + HALVES)
+        table.take(numbers[part], mode="wrap", out=out[part])
+    return out.reshape(array.shape)
+
+
+@lru_cache
+def _of_halves(dtype: DType) -> Raw:
+    """Every number of two bytes as another type. NumPy casts float16 one by one, in software: looking them up
+    is more than twice as fast."""
+    return cast(np.arange(HALVES, dtype=np.uint16).view(np.float16), dtype)
 
 
 def packed(raw: Raw) -> Raw:
