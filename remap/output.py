@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from remap.formats.base import OutFile, Part, TensorBytes
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, room, write_files
+from remap.stream.run import default_jobs
 from remap.types import Catalog, Entry, find_ties
 from remap.verify import check_headers, file_digest
 from remap.verify import digests as digests_of
@@ -102,13 +104,10 @@ def write_output(
 
 def _files(files: Sequence[OutFile], folder: Path, planned: Set[str]) -> dict[str, receipts.File]:
     """Sizes of all files, and digests of those that hold no tensor of the plan: an optimizer's, maybe."""
-    return {
-        f.name: receipts.File(
-            f.nbytes,
-            None if any(_holds(p, planned) for p in f.parts) else file_digest(folder / f.name),
-        )
-        for f in files
-    }
+    others = [f.name for f in files if not any(_holds(p, planned) for p in f.parts)]
+    with ThreadPoolExecutor(default_jobs()) as pool:
+        found = dict(zip(others, pool.map(file_digest, (folder / n for n in others)), strict=True))
+    return {f.name: receipts.File(f.nbytes, found.get(f.name)) for f in files}
 
 
 def _holds(part: Part, planned: Set[str]) -> bool:
