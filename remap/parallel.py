@@ -19,10 +19,9 @@ from functools import partial
 from remap.errors import InputError, PlanError, RemapError, UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import Format, Ranked
-from remap.packs import Layout, Pack, available_layouts, load_layout
+from remap.packs import Layout, Pack, available_layouts, load_layout, recognised
 from remap.packs.applying.params import Given
 from remap.packs.division import Divided, divide
-from remap.packs.matching.keyset import KeySet
 from remap.partitions.base import Copies, Merging, Partition
 from remap.partitions.moments import merge_state
 from remap.partitions.vocabulary import Vocabulary
@@ -165,13 +164,6 @@ def find_layout(keys: Iterable[str], settings: Settings, where: object = None) -
         problems=list(keys)[:10],
         remedy="write one that says how each is divided, and name it: --layout FILE.layout.yaml",
     )
-
-
-def recognised(keys: Iterable[str]) -> list[Layout]:
-    """The layouts that know all of the keys."""
-    samples = [group.key for group in KeySet(keys).groups.values()]
-    layouts = (load_layout(name) for name in available_layouts())
-    return [layout for layout in layouts if all(map(layout.knows, samples))]
 
 
 def known(catalog: Catalog, settings: Settings) -> Catalog:

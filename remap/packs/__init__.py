@@ -13,6 +13,6 @@ knows a format, and nothing imports torch.
 
 from remap.packs.language.pack import Pack
 from remap.packs.layout import Layout
-from remap.packs.load import available, available_layouts, load, load_layout, read
+from remap.packs.load import available, available_layouts, load, load_layout, read, recognised
 
-__all__ = ["Layout", "Pack", "available", "available_layouts", "load", "load_layout", "read"]
+__all__ = ["Layout", "Pack", "available", "available_layouts", "load", "load_layout", "read", "recognised"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from remap.packs.language.pack import Pack
 from remap.packs.language.reading import read_pack
 from remap.packs.language.schema import suggestion
 from remap.packs.layout import Layout, read_layout
+from remap.packs.matching.keyset import KeySet
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -31,6 +33,8 @@ PACK, LAYOUT = ".yaml", ".layout.yaml"
 
 LIMIT = 4 << 20
 """Bytes of a pack."""
+
+_EVERYWHERE = {b"weight", b"bias"}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
 
@@ -50,7 +54,28 @@ def load_layout(ref: str) -> Layout:
     if _is_path(ref):
         return read_layout(_bytes(Path(ref).expanduser(), ref), ref)
     file = _find(ref, LAYOUT)
-    return read_layout(file.read_bytes(), _shown(file, f"{ref}{LAYOUT}"))
+    return _layout(file.read_bytes(), _shown(file, f"{ref}{LAYOUT}"))
+
+
+@lru_cache(maxsize=100)
+def _layout(data: bytes, file: str) -> Layout:
+    """The same bytes are read once: to find the layout of some keys, all that there are are looked at."""
+    return read_layout(data, file)
+
+
+def recognised(keys: Iterable[str]) -> list[Layout]:
+    """The layouts that know all of the keys."""
+    samples = [group.key for group in KeySet(keys).groups.values()]
+    words = [{w.encode() for w in s.split(".") if not w.isdigit()} - _EVERYWHERE for s in samples]
+    found: list[Layout] = []
+    for name in available_layouts() if samples else ():
+        file = _find(name, LAYOUT)
+        data = file.read_bytes()
+        if all(not some or any(w in data for w in some) for some in words):  # else it need not be read
+            layout = _layout(data, _shown(file, f"{name}{LAYOUT}"))
+            if all(map(layout.knows, samples)):
+                found.append(layout)
+    return found
 
 
 def available() -> dict[str, str]:
