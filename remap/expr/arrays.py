@@ -50,7 +50,7 @@ def cast(array: NDArray[Any], dtype: DType) -> Raw:
 
 
 def _looked_up(array: NDArray[Any], table: Raw) -> Raw:
-    """What ``table`` says of each number of two bytes; some at a time, since NumPy widens what it looks up."""
+    """What ``table`` says of each number of two bytes; some at a time, as NumPy widens what it looks up."""
     numbers = packed(array.view(np.uint16)).reshape(-1)
     out = np.empty(numbers.size, table.dtype)
     for start in range(0, numbers.size, HALVES):

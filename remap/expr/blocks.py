@@ -21,8 +21,8 @@ from remap.types import Derived
 if TYPE_CHECKING:
     from torch import Tensor
 
-FAST = 16 << 20
-"""Bytes. Blocks that take more leave the processor's cache, and their memory is new from the system."""
+FAST = 2 << 20
+"""Bytes. The memory of larger blocks is new from the system each time, which costs more than the arithmetic."""
 
 PIECE = 4 << 10
 """Bytes. Smaller pieces of a file (columns of a matrix) take longer to ask for than to read."""
