@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 WANTED := setup.cfg pyproject.toml constraints.txt
 
-.PHONY: venv demo test lint format corpus bench clean
+.PHONY: venv demo test lint format corpus fuzz kill bench clean
 
 venv: $(VENV)/.dev
 
@@ -43,6 +43,14 @@ format: $(VENV)/.dev
 corpus: $(VENV)/.dev
 	$(BIN)/python tests/corpus/keymaps_table.py $(DATA)
 	$(BIN)/python -m pytest -n 2 tests/corpus --data $(DATA)
+
+# Damaged files: so many of every kind
+fuzz: $(VENV)/.dev
+	FUZZ=$(or $(FUZZ),20000) $(BIN)/python -m pytest -n 2 -q tests/trust/test_fuzz.py
+
+# Conversions killed at every write, fsync and rename; prints the table of docs/trust.md
+kill: $(VENV)/.dev
+	$(BIN)/python tests/trust/kill.py
 
 # Options of benchmarks/run.py, say BENCH="--gb 1 --rounds 1 --only rename"
 bench: $(VENV)/.dev

@@ -70,13 +70,8 @@ def steps(path: Path) -> list[Path]:
     tracker = path / TRACKER
     if tracker.is_file() and tracker.stat().st_size < 100:
         said = tracker.read_text(errors="replace").strip()
-        step = path / (
-            RELEASE
-            if said == RELEASE
-            else f"iter_{int(said):07d}"
-            if said.isascii() and said.isdigit()
-            else ""
-        )
+        number = f"iter_{int(said):07d}" if said.isascii() and said.isdigit() else ""
+        step = path / (RELEASE if said == RELEASE else number)
         if step == path or not is_step(step):
             raise Damaged(
                 f"names the iteration {said!r}, which is not here",
