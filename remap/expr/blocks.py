@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FAST = 2 << 20
-"""Bytes. The memory of larger blocks is new from the system each time, which costs more than the arithmetic."""
+"""Bytes. The memory of larger blocks is new from the system each time, which costs more than arithmetic."""
 
 PIECE = 4 << 10
 """Bytes. Smaller pieces of a file (columns of a matrix) take longer to ask for than to read."""
