@@ -13,16 +13,19 @@
         role: weight
         partition: columns
 
-``optional: true`` keys may be absent. ``optional: adapters`` names a parameter with the choices ``absent`` and
-``present``: a model has all of these keys, or none. A key with ``**`` is open: a module with names of its own,
-such as an image encoder. ``partition`` says how tensor parallelism divides a tensor: the name of a class in
-``remap.partitions``, with its sizes (``rows(heads)``), or ``"{name}"`` of a parameter whose choices are classes.
-``slot`` is the layer of a pipeline that holds it.
+``optional: true`` keys may be absent. ``optional: adapters`` names a parameter with the choices ``absent``
+and ``present``: a model has all of these keys, or none. A key with ``**`` is open: a module with names of its
+own, such as an image encoder. ``partition`` says how tensor parallelism divides a tensor: the name of a class
+in ``remap.partitions``, with its sizes (``rows(heads)``), or ``"{name}"`` of a parameter whose choices are
+classes. ``slot`` is the layer of a pipeline that holds it.
+
+``like: {layout: family/name, prefix: "sequential."}`` begins with the parameters and keys of another layout,
+behind a prefix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -36,7 +39,7 @@ from remap.packs.language.pack import Evidence, Pack, Param, When
 from remap.packs.language.reading import VERSION, Problems, read_evidence, read_params
 from remap.packs.language.rules import read_when
 from remap.packs.language.schema import RawKey, RawLayout, checked
-from remap.packs.language.template import Capture, Template, parse_template
+from remap.packs.language.template import Capture, Template, Text, parse_template
 from remap.packs.language.yaml_source import read_yaml
 from remap.packs.matching.keyset import KeySet
 from remap.packs.matching.matcher import Matcher
@@ -98,7 +101,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Layout:
-    """A family's keys."""
+    """A family's keys. ``like`` is the layout that it begins with."""
 
     name: str
     title: str
@@ -106,6 +109,7 @@ class Layout:
     keys: tuple[LayoutKey, ...]
     params: Mapping[str, Param]
     evidence: tuple[Evidence, ...]
+    like: str | None = None
 
     def knows(self, key: str) -> bool:
         """Is it a key of some model of the family, whatever the parameters are?"""
@@ -189,20 +193,52 @@ def _names(key: LayoutKey, values: Resolved) -> frozenset[str] | None:
         return None
 
 
-def read_layout(data: bytes, file: str) -> Layout:
-    """Read a layout. Raises PackError with every problem."""
+def read_layout(data: bytes, file: str, find: Callable[[str], Layout] | None = None) -> Layout:
+    """Read a layout; ``find`` gives the one that it is ``like``. Raises PackError with every problem."""
     root = read_yaml(data, file)
     raw = checked(root, file, RawLayout)
     problems = Problems(file)
     if raw.remap != VERSION:
         problems.add(root.mapping["remap"].line, f"version {raw.remap} of the language; this is {VERSION}")
-    params = read_params(raw.params, root.mapping.get("params"), {}, problems)
-    keys: list[LayoutKey] = []
-    for key, node in zip(raw.keys, root.mapping["keys"].items, strict=True):
+    base = find(raw.like.layout) if raw.like and find else None
+    prefix = raw.like.prefix if raw.like else ""
+    params = {n: _param_behind(p, prefix) for n, p in base.params.items()} if base else {}
+    params |= read_params(raw.params, root.mapping.get("params"), {}, problems)
+    keys = [_key_behind(k, prefix) for k in base.keys] if base else []
+    if not (raw.keys or base):
+        problems.add(root.line, "a layout without keys")
+    for key, node in zip(raw.keys, root.mapping["keys"].items if raw.keys else (), strict=True):
         with problems.at(node.line):
             keys.append(_key(key, node.line, params))
     problems.raise_any()
-    return Layout(raw.layout, raw.title, file, tuple(keys), params, read_evidence(raw.evidence))
+    return Layout(
+        raw.layout,
+        raw.title,
+        file,
+        tuple(keys),
+        params,
+        read_evidence(raw.evidence),
+        raw.like.layout if raw.like else None,
+    )
+
+
+def _behind(template: Template, prefix: str) -> Template:
+    """The template of keys behind a prefix."""
+    return Template(prefix + template.text, (Text(prefix), *template.elements)) if prefix else template
+
+
+def _key_behind(key: LayoutKey, prefix: str) -> LayoutKey:
+    tied = None if key.tied is None else prefix + key.tied
+    return replace(key, template=_behind(key.template, prefix), tied=tied)
+
+
+def _param_behind(param: Param, prefix: str) -> Param:
+    return replace(
+        param,
+        or_count=tuple(_behind(t, prefix) for t in param.or_count),
+        or_shape=tuple((_behind(t, prefix), dim) for t, dim in param.or_shape),
+        or_present={c: tuple(_behind(t, prefix) for t in ts) for c, ts in param.or_present.items()},
+    )
 
 
 def _key(raw: RawKey, line: int, params: Mapping[str, Param]) -> LayoutKey:

@@ -52,7 +52,7 @@ def read(data: bytes, file: str) -> Pack:
 def load_layout(ref: str) -> Layout:
     """The layout called ``family/name``, or in the file ``ref``. Raises PackError."""
     if _is_path(ref):
-        return read_layout(_bytes(Path(ref).expanduser(), ref), ref)
+        return read_layout(_bytes(Path(ref).expanduser(), ref), ref, load_layout)
     file = _find(ref, LAYOUT)
     return _layout(file.read_bytes(), _shown(file, f"{ref}{LAYOUT}"))
 
@@ -60,22 +60,24 @@ def load_layout(ref: str) -> Layout:
 @lru_cache(maxsize=100)
 def _layout(data: bytes, file: str) -> Layout:
     """The same bytes are read once: to find the layout of some keys, all that there are are looked at."""
-    return read_layout(data, file)
+    return read_layout(data, file, load_layout)
 
 
 def recognised(keys: Iterable[str]) -> list[Layout]:
-    """The layouts that know all of the keys."""
+    """The layouts that know all of the keys; of those that are like one another the simplest."""
     samples = [group.key for group in KeySet(keys).groups.values()]
     words = [{w.encode() for w in s.split(".") if not w.isdigit()} - _EVERYWHERE for s in samples]
     found: list[Layout] = []
     for name in available_layouts() if samples else ():
         file = _find(name, LAYOUT)
         data = file.read_bytes()
-        if all(not some or any(w in data for w in some) for some in words):  # else it need not be read
+        hinted = all(not some or any(w in data for w in some) for some in words)
+        if hinted or b"\nlike:" in data:  # else it need not be read
             layout = _layout(data, _shown(file, f"{name}{LAYOUT}"))
             if all(map(layout.knows, samples)):
                 found.append(layout)
-    return found
+    plain = {layout.name for layout in found}
+    return [layout for layout in found if layout.like not in plain]  # the one without what it adds
 
 
 def available() -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from packs.language import catalog
 
 from remap.errors import PackError
-from remap.packs import available_layouts, load, load_layout
+from remap.packs import available_layouts, load, load_layout, recognised
 from remap.packs.layout import read_layout
 from remap.plan import make_plan
 
@@ -93,3 +93,19 @@ def test_a_size_without_a_value_says_why() -> None:
     layout = load_layout("gpt_neox/hf")
     with pytest.raises(PackError, match="no value: config.json has no"):
         layout.expected(layout.resolve([], {}))
+
+
+def test_a_layout_like_another_has_its_keys_behind_a_prefix() -> None:
+    plain, behind = load_layout("gpt_neox/neox"), load_layout("gpt_neox/sequential")
+    keys = plain.expected(plain.resolve([], {}, PYTHIA))
+    found = behind.expected(behind.resolve([], {}, PYTHIA))
+    assert found.keys() == {f"sequential.{k}" for k in keys}
+    assert all(found[f"sequential.{k}"].slot == e.slot for k, e in keys.items())
+
+
+def test_of_layouts_that_are_alike_the_simplest_is_recognised() -> None:
+    keys = ["0.word_embeddings.weight", "2.attention.dense.weight"]
+    assert [layout.name for layout in recognised(keys)] == ["gpt_neox/neox"]
+    more = [*keys, "0.image_encoder.proj.weight"]
+    assert [layout.name for layout in recognised(more)] == ["magma/multimodal"]
+    assert recognised([*keys, "2.attention.strange.weight"]) == []

@@ -166,13 +166,21 @@ class RawKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     when: dict[str, Union[Whole, list[Whole]]] = {}
 
 
+class RawLike(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Another layout, its keys behind a prefix."""
+
+    layout: str
+    prefix: str = ""
+
+
 class RawLayout(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A whole layout."""
 
     remap: int
     layout: str
     title: str
-    keys: list[RawKey]
+    keys: list[RawKey] = []
+    like: RawLike | None = None
     evidence: list[RawEvidence] = []
     params: dict[str, RawParam] = {}
 
