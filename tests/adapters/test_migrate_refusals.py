@@ -201,3 +201,23 @@ def test_vera_without_its_projections_is_not_merged(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be merged") as refused:
         merged(remap.open(base).catalog, [Weighed(read(adapter))])
     assert "projections" in refused.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ({"m.w.hada_w1_a": randn(8, 2)}, "there is no base_model.model.m.w.hada_w1_b"),
+        ({"m.w.lokr_w1": randn(8), "m.w.lokr_w2": randn(1, 6)}, "lokr_w1 of shape [8]"),
+        (
+            {"m.w.lokr_w1": randn(2, 2), "m.w.lokr_w2": randn(3, 3)},
+            "reshape of [6, 6] (36 elements) to [8, 6]",
+        ),
+        ({"m.w.ia3_l": randn(8)}, "ia3_l of shape [8]"),
+    ],
+)
+def test_factors_that_are_none(tmp_path: Path, tensors: Mapping[str, torch.Tensor], said: str) -> None:
+    base = checkpoint(tmp_path / "base", {"m.w.weight": randn(8, 6)})
+    adapter = folder(tmp_path / "odd", tensors, peft_type="LOKR", target_modules=["w"], alpha=2)
+    with pytest.raises((UsageError, Damaged)) as refused:
+        merged(remap.open(base).catalog, [Weighed(read(adapter))])
+    assert said in str(refused.value)

@@ -59,6 +59,9 @@ def merged(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
 def taken_out(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
     """The plan of the checkpoint before the merge. What was rounded then is not known again, so a weight is
     right up to its type's precision. Raises UsageError for changes that replaced something."""
+    for weighed in adapters:
+        check(weighed.adapter)
+        base_of(weighed.adapter, base)
     problems = [
         f"{change.key}: it was replaced, and what was there before is not known"
         for weighed in adapters

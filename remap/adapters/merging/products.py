@@ -22,6 +22,8 @@ def product(adapter: Adapter, module: str, tensors: Tensors, shape: tuple[int, .
     if make is None:
         head = min(tensors).partition(".")[0]
         raise UsageError(f"{head} is not merged by remap: it does not add factors to the weight")
+    if len(shape) < 2:
+        raise UsageError(f"factors for a weight of shape {list(shape)}")
     return make(adapter, module, tensors, shape)
 
 
@@ -36,23 +38,36 @@ def _setting(adapter: Adapter, name: str, pattern: str, module: str) -> float:
 def _scale(adapter: Adapter, module: str) -> float:
     """LyCORIS' alpha / r."""
     r = _setting(adapter, "r", "rank_pattern", module)
+    if r <= 0:
+        raise UsageError(f"r is {r:g}")
     return _setting(adapter, "alpha", "alpha_pattern", module) / r
+
+
+def _get(t: Tensors, name: str, dims: int = 2) -> Expr:
+    """A tensor of so many dimensions. Raises UsageError."""
+    if name not in t:
+        raise UsageError(f"{name} is not there")
+    shape = t[name].spec.shape
+    if len(shape) != dims:
+        raise UsageError(f"{name} of shape {list(shape)}")
+    return t[name]
 
 
 def _adalora(adapter: Adapter, module: str, t: Tensors, shape: tuple[int, ...]) -> Expr:
     """B @ (A * E) * alpha / (r + 1e-5); the small number is PEFT's."""
-    rank = t["lora_A"].spec.shape[0]
+    down = _get(t, "lora_A")
+    rank = down.spec.shape[0]
     alpha = _setting(adapter, "lora_alpha", "alpha_pattern", module)
     scale = (alpha if alpha > 0 else float(rank)) / (rank + 1e-5)
-    return LowRank(t["lora_B"], Times(t["lora_A"], t["lora_E"]), scale)
+    return LowRank(_get(t, "lora_B"), Times(down, _get(t, "lora_E")), scale)
 
 
 def _loha(adapter: Adapter, module: str, t: Tensors, shape: tuple[int, ...]) -> Expr:
     """(w1_a @ w1_b) * (w2_a @ w2_b) * alpha / r"""
     if "hada_t1" in t:
         raise UsageError("LoHa of a convolution with hada_t1 is not merged by remap")
-    first = LowRank(t["hada_w1_a"], t["hada_w1_b"], _scale(adapter, module))
-    return Reshape(Times(first, LowRank(t["hada_w2_a"], t["hada_w2_b"])), shape)
+    first = LowRank(_get(t, "hada_w1_a"), _get(t, "hada_w1_b"), _scale(adapter, module))
+    return Reshape(Times(first, LowRank(_get(t, "hada_w2_a"), _get(t, "hada_w2_b"))), shape)
 
 
 def _lokr(adapter: Adapter, module: str, t: Tensors, shape: tuple[int, ...]) -> Expr:
@@ -60,9 +75,10 @@ def _lokr(adapter: Adapter, module: str, t: Tensors, shape: tuple[int, ...]) -> 
     if "lokr_t2" in t:
         raise UsageError("LoKr of a convolution with lokr_t2 is not merged by remap")
     one, two = (
-        t[name] if name in t else LowRank(t[f"{name}_a"], t[f"{name}_b"]) for name in ("lokr_w1", "lokr_w2")
+        _get(t, name) if name in t else LowRank(_get(t, f"{name}_a"), _get(t, f"{name}_b"))
+        for name in ("lokr_w1", "lokr_w2")
     )
-    (a, b), (c, d, *_) = one.spec.shape, two.spec.shape
+    (a, b), (c, d) = one.spec.shape, two.spec.shape
     outer = LowRank(Reshape(one, (a * b, 1)), Reshape(two, (1, c * d)), _scale(adapter, module))
     return Reshape(Permute(Reshape(outer, (a, b, c, d)), (0, 2, 1, 3)), shape)
 
@@ -75,9 +91,9 @@ def _vera(adapter: Adapter, module: str, t: Tensors, shape: tuple[int, ...]) -> 
             "its projections are drawn anew by PEFT from a seed, and are not in the file",
             remedy="save it with save_projection=True",
         )
-    b, d = t["vera_lambda_b"], t["vera_lambda_d"]
-    rows = Slice(shared["vera_B"], 0, 0, shape[0])
-    columns = Slice(shared["vera_A"], 1, 0, shape[1])
+    b, d = _get(t, "vera_lambda_b", 1), _get(t, "vera_lambda_d", 1)
+    rows = Slice(_get(shared, "vera_B"), 0, 0, shape[0])
+    columns = Slice(_get(shared, "vera_A"), 1, 0, shape[1])
     down = Times(columns, Reshape(d, (*d.spec.shape, 1)))
     return LowRank(Times(rows, Reshape(b, (*b.spec.shape, 1))), down)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal
 
-from remap.adapters.migration.naming import by_pattern, by_segments
+from remap.adapters.migration.naming import by_segments
 from remap.adapters.migration.parameters import depth, parameter
 from remap.adapters.model import Adapter
 from remap.adapters.scaling import by_pattern as value_of
@@ -156,7 +156,7 @@ def _parameters(adapter: Adapter, base: Catalog | None, module: str) -> Callable
         return lambda name: f"{module}.{name}" in base.entries
     said = adapter.config.get("target_modules")
     if isinstance(said, str):
-        targeted = by_pattern(said, module)
+        targeted = value_of({said: True}, module) is True
     else:
         targeted = any(by_segments(str(t), module) for t in said) if isinstance(said, list) else False
     return lambda name: not targeted
