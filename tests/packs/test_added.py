@@ -76,3 +76,26 @@ def test_a_count_that_went_wrong_is_refused_without_counting_to_it() -> None:
     )
     with pytest.raises(PlanError, match="more than 1000000 new tensors"):
         make_plan(catalog(["h.0.w"]), [the])
+
+
+ROTARY = '- {id: freq, add: "h.freq", shape: [4], dtype: f32, fill: {rotary: base}}'
+
+
+def test_rotary_frequencies_are_those_of_the_model() -> None:
+    # GPT-NeoX megatron/model/positional_embeddings.py: 1 / base ** (arange(0, dim, 2).float() / dim), dim 8
+    plan = make_plan(catalog(["h.0.w"]), [rules(KEPT + ROTARY, "base: {default: 10000}")])
+    wanted = 1.0 / (10000 ** (torch.arange(0, 8, 2).float() / 8))
+    assert torch.allclose(blocks.evaluate(plan.outputs[1].expr), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        ("{rotary: theta}", "no parameter is called 'theta'"),
+        ("{rotary: 10, std: 1}", "fill: .*unknown field `std`"),
+        ("{what: 1}", "fill: .*unknown field `what`|missing required field"),
+    ],
+)
+def test_a_broken_fill(fill: str, message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        rules(KEPT + f'- {{id: freq, add: "h.freq", shape: [4], fill: {fill}}}')

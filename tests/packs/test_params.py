@@ -135,3 +135,19 @@ def test_the_sizes_of_an_op_are_parameters_that_are_numbers(params: str, message
     rule = '{id: r, from: "w", to: ["a", "b"], do: {split: {sizes: [n, n]}}}'
     with pytest.raises(PackError, match=message):
         pack(f"params: {params}\nstages: [{{rules: [{rule}]}}]\n")
+
+
+def test_a_fraction_of_the_config_is_counted_in_percent() -> None:
+    the = rules(NORM + REST, "layers: {from_config: part, times: 100}")
+    assert renames(make_plan(catalog(KEYS, {"part": 0.25}), [the]))["ln.w"] == "28.w"
+    assert renames(make_plan(catalog(KEYS, {"part": 2.0}), [rules(NORM + REST, LAYERS)]))["ln.w"] == "5.w"
+    with pytest.raises(UsageError, match=r"0\.125 is no whole number|12\.5 is no whole number"):
+        make_plan(catalog(KEYS, {"part": 0.125}), [the])
+
+
+def test_true_and_false_are_choices_as_yaml_spells_them() -> None:
+    the = rules(
+        '- {id: all, from: "h.{i:int}.{x}", to: "{which}.{i}.{x}"}',
+        'which: {choices: {"true": yes_, "false": no_}, from_config: flag}',
+    )
+    assert renames(make_plan(catalog(["h.0.w"], {"flag": False}), [the])) == {"h.0.w": "no_.0.w"}
