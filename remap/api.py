@@ -42,13 +42,21 @@ SUFFIXES = {
 """A destination with one of these is one file of that format; any other is a folder."""
 
 
-def open(source: Source, *, at: str | None = None) -> Checkpoint:
+def open(
+    source: Source,
+    *,
+    at: str | None = None,
+    params: Mapping[str, str] | None = None,
+    settings: Settings = AS_FOUND,
+) -> Checkpoint:
     """The checkpoint at ``source``, a lazy mapping of key to tensor: headers are read, tensors when
     asked for.
 
-    at  where the state dict lies in a torch file (``model.encoder``), if that is ambiguous
+    at        where the state dict lies in a torch file (``model.encoder``), if that is ambiguous
+    params    of the layout that says how tensor-parallel ranks are merged, where the files don't say them
+    settings  which layout that is, and what copies that differ become
     """
-    return Checkpoint(catalog(source, at=at))
+    return Checkpoint(catalog(source, at=at, settings=settings, params=params))
 
 
 def catalog(
@@ -203,6 +211,7 @@ def convert(
     memory: int = MEMORY,
     sync: bool = False,
     overwrite: bool = False,
+    resume: bool = False,
     progress: Begin | None = None,
 ) -> Receipt:
     """Write the converted checkpoint at ``destination``, whole and checked, or nothing.
@@ -216,6 +225,8 @@ def convert(
     settings    how ranks are merged and divided
     memory      bytes that computed tensors may take together
     sync        return only when the disk has it: slower, and safe against a power cut
+    resume      go on with what a run that was killed has written of the same conversion; keep what is
+                written for the next run, should this one be stopped, too
     progress    called with (number of files, bytes); gives the function that is told of bytes written
 
     The other arguments are those of ``plan``. Gives the receipt, which lies beside the output.
@@ -261,13 +272,13 @@ def convert(
         parallel=_said(made, tp, pp, settings) if tp or made.catalog.ranks else None,
     )
     written = parallel.rank_plan(made, tables) if tables else made
-    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
+    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress)
     return write_output(written, what, Path(destination), how, lambda path: _reopen(fmt, path, place))
 
 
 def _said(made: Plan, tp: int | None, pp: int | None, settings: Settings) -> Parallel:
     """What the receipt remembers of ranks."""
-    params = {**parallel.sizes(made), **settings.params} if tp else dict(settings.params)
+    params = {**parallel.sizes(made), **settings.told} if tp else settings.told
     return Parallel(tp, pp, settings.layout, params, settings.copies, settings.padded)
 
 

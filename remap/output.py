@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from remap.formats.base import OutFile, Part, TensorBytes
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, room, write_files
+from remap.stream.placing.fingerprint import Stamp, fingerprint, stamp
+from remap.stream.placing.names import put_file
 from remap.stream.run import default_jobs
 from remap.types import Catalog, Entry, find_ties
 from remap.verify import check_headers, file_digest
@@ -33,6 +34,7 @@ class How:
     memory: int = MEMORY
     sync: bool = False
     overwrite: bool = False
+    resume: bool = False
     progress: Begin | None = None
 
 
@@ -69,16 +71,33 @@ def write_output(
 
     reopen  reads the headers of what was written, at the path given to it
 
-    Raises DestinationError, UsageError, Damaged, VerifyError; nothing is left behind then.
+    Raises DestinationError, UsageError, Damaged, VerifyError; the destination is as it was then.
     """
     total = sum(f.nbytes for f in what.files)
+    key = fingerprint(plan, what.files, what.again)
     before = _stamps(plan.catalog)
-    with Staging(destination, plan.catalog, single_file=what.single, overwrite=how.overwrite) as staging:
+    with Staging(
+        destination,
+        plan.catalog,
+        single_file=what.single,
+        overwrite=how.overwrite,
+        key=key,
+        resume=how.resume,
+        sync=how.sync,
+    ) as staging:
+        if staging.finished:
+            return receipts.read(receipts.receipt_path(staging.destination))
         staging.check_room(room(what.files, staging.folder))
         with staging.writing() as folder:
             told = how.progress(len(what.files), total) if how.progress else lambda n: None
             written = write_files(
-                what.files, folder, jobs=how.jobs, memory=how.memory, sync=how.sync, progress=told
+                what.files,
+                folder,
+                jobs=how.jobs,
+                memory=how.memory,
+                sync=how.sync,
+                progress=told,
+                journal=staging.journal,
             )
             output = reopen(folder / destination.name if what.single else folder)
             check_headers(plan, output)
@@ -97,7 +116,7 @@ def write_output(
                 [*what.notes, *untied],
                 what.parallel,
             )
-            (folder / receipts.RECEIPT).write_bytes(receipt.encode())
+            put_file(folder / receipts.RECEIPT, receipt.encode(), how.sync)
         staging.commit()
     return receipt
 
@@ -123,10 +142,9 @@ def _untied(plan: Plan, output: Mapping[str, Entry], fmt: str) -> list[str]:
     )
 
 
-def _stamps(catalog: Catalog) -> dict[Path, tuple[int, int, int]]:
+def _stamps(catalog: Catalog) -> dict[Path, Stamp]:
     """What tells of every source file whether it was changed."""
-    found = ((f, os.stat(f)) for f in catalog.files)
-    return {f: (s.st_size, s.st_mtime_ns, s.st_ino) for f, s in found}
+    return {f: stamp(f) for f in catalog.files}
 
 
 def _check_unchanged(before: Mapping[Path, object], after: Mapping[Path, object]) -> None:

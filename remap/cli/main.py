@@ -68,7 +68,7 @@ def main() -> None:
     try:
         code = cli.main(prog_name="remap", standalone_mode=False)
     except click.Abort:  # what click makes of KeyboardInterrupt
-        click.echo("stopped; nothing was left behind", err=True)
+        click.echo("stopped; the destination is as it was", err=True)
         code = STOPPED
     except click.ClickException as e:
         e.show()

@@ -197,6 +197,7 @@ class Writing(TypedDict):
     memory: int
     sync: bool
     overwrite: bool
+    resume: bool
 
 
 def writing(function: Callable[..., None]) -> Callable[..., None]:
@@ -207,6 +208,9 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
         function(writing={name: given.pop(name) for name in Writing.__annotations__}, **given)
 
     for option in (
+        click.option(
+            "--resume", is_flag=True, help="Go on where a run that was killed stopped; keep what is written."
+        ),
         click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before."),
         click.option("--sync", is_flag=True, help="Return only when the disk has it (cp does not wait)."),
         click.option(

@@ -54,6 +54,7 @@ def reshard(
     memory: int = MEMORY,
     sync: bool = False,
     overwrite: bool = False,
+    resume: bool = False,
     progress: Begin | None = None,
 ) -> Receipt:
     """Write the checkpoint at ``source`` with other shards or parts, whole and checked, or nothing.
@@ -83,7 +84,9 @@ def reshard(
         pp=pp,
         settings=replace(settings, params=params or {}),
     )
-    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, progress=progress)
+    how = How(
+        jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress
+    )
     return CUT[name](root, Path(destination), wanted, how)
 
 

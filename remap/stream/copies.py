@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from remap.expr.ranges import Copies, disagreement
+from remap.files import Handle, preadv
 from remap.stream.gather import ended
 from remap.types import Span
 
@@ -15,7 +15,7 @@ CHUNK = 1 << 18
 
 
 def read_copies(
-    run: Copies, fd: Callable[[Path], int], room: Callable[[], memoryview]
+    run: Copies, fd: Callable[[Path], Handle], room: Callable[[], memoryview]
 ) -> Iterator[memoryview]:
     """The bytes of ``run``, each piece in the memory that ``room()`` gives. Raises Damaged where a copy
     departs from the first, or a file ends too early."""
@@ -36,10 +36,10 @@ def read_copies(
         done += len(into)
 
 
-def _read(span: Span, skip: int, into: memoryview, fd: Callable[[Path], int]) -> None:
+def _read(span: Span, skip: int, into: memoryview, fd: Callable[[Path], Handle]) -> None:
     offset = span.offset + skip
     while into:
-        n = os.preadv(fd(span.file), [into], offset)
+        n = preadv(fd(span.file), [into], offset, span.nbytes - skip)
         if not n:
             raise ended(span.file, offset, len(into))
         into, offset = into[n:], offset + n

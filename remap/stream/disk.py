@@ -43,3 +43,11 @@ def share(source: int, start: int, target: int, offset: int, nbytes: int) -> Non
     """Let ``nbytes`` of file ``target`` from ``offset`` on be the blocks of ``source`` from ``start`` on; all
     three are multiples of the file system's block. Raises OSError where it can't."""
     fcntl.ioctl(target, FICLONERANGE, struct.pack("=qQQQ", source, start, nbytes, offset))
+
+
+def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write ``data`` at ``offset``, however little the system takes at a time. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        n = os.pwrite(fd, left, offset)
+        left, offset = left[n:], offset + n

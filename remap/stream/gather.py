@@ -6,12 +6,12 @@ system call, which puts each of them where it belongs in the buffer.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from remap.errors import Damaged
 from remap.expr.ranges import Copies, Fill, Run
+from remap.files import Handle, preadv
 
 SHORT = 1 << 16
 """Bytes. Runs from this length on are read one by one: the call is little beside the copy."""
@@ -20,7 +20,9 @@ AT_ONCE = 1024
 """Buffers that a call can fill: IOV_MAX of Linux."""
 
 
-def gather(runs: Sequence[Run], start: int, into: memoryview, fd: Callable[[Path], int]) -> tuple[int, int]:
+def gather(
+    runs: Sequence[Run], start: int, into: memoryview, fd: Callable[[Path], Handle]
+) -> tuple[int, int]:
     """Read short runs from number ``start`` on, as many as fit ``into`` one after another.
 
     Gives how many runs and bytes that were; (0, 0) where the first is not short, doesn't fit, or is to
@@ -61,11 +63,11 @@ class _Chain:
         self.offset = self.stop = offset
         self.places: list[memoryview] = []
 
-    def read(self, fd: int) -> None:
+    def read(self, fd: Handle) -> None:
         """Fill the places."""
         offset, done = self.offset, 0
         while offset < self.stop:
-            n = os.preadv(fd, self.places[done:] if done else self.places, offset)
+            n = preadv(fd, self.places[done:] if done else self.places, offset)
             if not n:
                 raise ended(self.file, offset, self.stop - offset)
             offset += n

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from remap.errors import Damaged
 from remap.expr import Expr, blocks, ranges
+from remap.files import Handle, close, open_handle, preadv
 from remap.stream.copies import read_copies
 from remap.stream.gather import ended, gather
 
@@ -31,7 +31,7 @@ class Sources:
     """Source files, opened for reading when first needed, never more than OPEN_FILES at a time."""
 
     def __init__(self) -> None:
-        self._open: dict[Path, int] = {}
+        self._open: dict[Path, Handle] = {}
 
     def __enter__(self) -> Sources:
         return self
@@ -39,17 +39,17 @@ class Sources:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def fd(self, path: Path) -> int:
-        """The descriptor of ``path``."""
+    def fd(self, path: Path) -> Handle:
+        """The handle of ``path``."""
         if path not in self._open:
             if len(self._open) >= OPEN_FILES:
                 self._close()
-            self._open[path] = os.open(path, os.O_RDONLY)
+            self._open[path] = open_handle(path)
         return self._open[path]
 
     def _close(self) -> None:
         for fd in self._open.values():
-            os.close(fd)
+            close(fd)
         self._open.clear()
 
 
@@ -83,7 +83,7 @@ def _read_run(run: ranges.Run, sources: Sources, room: Callable[[], memoryview])
             n = len(into)
         else:
             offset = run.offset + run.nbytes - left
-            n = os.preadv(sources.fd(run.file), [into], offset)
+            n = preadv(sources.fd(run.file), [into], offset, left)
             if not n:
                 raise ended(run.file, offset, left)
         yield into[:n]

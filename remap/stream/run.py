@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -14,7 +14,8 @@ from remap.expr import blocks
 from remap.formats.base import OutFile, TensorBytes
 from remap.stream import work
 from remap.stream.copy import Target, run_block, run_task
-from remap.stream.disk import reserve
+from remap.stream.disk import reserve, write_all
+from remap.stream.placing.journal import Journal
 from remap.stream.sharing import Sharing
 from remap.stream.sink import Progress
 from remap.stream.sums import Summed, Turns
@@ -48,12 +49,14 @@ def write_files(
     memory: int = MEMORY,
     sync: bool = False,
     progress: Progress = lambda n: None,
+    journal: Journal | None = None,
 ) -> Written:
-    """Write ``files`` into ``folder``, which exists and is empty.
+    """Write ``files`` into ``folder``, which exists and is empty, or has what the ``journal`` tells of.
 
     jobs      threads, at most; fewer where their blocks would not fit ``memory`` together
     sync      wait until the disk has them
     progress  called with the number of bytes after every write, from any thread
+    journal   is told of every part that is written; what it has already is not written again
 
     Raises UsageError where a block can't fit, Damaged where a source's bytes are wrong, OSError.
     """
@@ -61,11 +64,17 @@ def write_files(
     jobs, budget = _share(computed, jobs, memory)
     sharing = Sharing(folder)
     targets = [Target(_create(folder, f, sharing), f.seal is not None, sharing) for f in files]
-    todo = work.largest_first(list(work.tasks(files, computed, budget)))
-    sums = _run(todo, targets, jobs, budget, progress)
+    known = journal.recall(files, [t.path for t in targets]) if journal else {}
+    todo = work.largest_first(
+        [t for t in work.tasks(files, computed, budget) if not (known and t.places <= known.keys())]
+    )
+    if known:
+        progress(_skipped(files, known, todo))
+    sums = known | _run(todo, targets, jobs, budget, progress, journal)
     for number, (file, target) in enumerate(zip(files, targets, strict=True)):
-        crcs = [sums[number, i].crc for i in range(len(file.parts))]
-        _finish(target.path, folder / file.name, file, crcs, sync)
+        _seal(target.path, file, [sums[number, i].crc for i in range(len(file.parts))], sync)
+    for file, target in zip(files, targets, strict=True):
+        os.rename(target.path, folder / file.name)
     digests = {
         part.key: digest
         for number, file in enumerate(files)
@@ -73,6 +82,14 @@ def write_files(
         if isinstance(part, TensorBytes) and (digest := sums[number, i].digest)
     }
     return Written(digests, {f.name: f.nbytes for f in files})
+
+
+def _skipped(
+    files: Sequence[OutFile], known: Mapping[Place, Summed], todo: Sequence[Task | BlockTask]
+) -> int:
+    """Bytes that are not written again."""
+    again = {place for task in todo for place in task.places}
+    return sum(files[file].parts[i].nbytes for file, i in known.keys() - again)
 
 
 def _share(computed: Mapping[Place, TensorBytes], jobs: int | None, memory: int) -> tuple[int, int]:
@@ -102,8 +119,12 @@ def _create(folder: Path, file: OutFile, sharing: Sharing) -> Path:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{file.name!r} lies outside the destination")
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    if (folder / file.name).exists():  # by a run that was killed before it had put all in place
+        os.rename(folder / file.name, path)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
+        if os.fstat(fd).st_size == file.nbytes:
+            return path
         if sharing.bytes_of(file):
             os.truncate(fd, file.nbytes)
         else:
@@ -113,17 +134,16 @@ def _create(folder: Path, file: OutFile, sharing: Sharing) -> Path:
     return path
 
 
-def _finish(path: Path, final: Path, file: OutFile, crcs: Sequence[int], sync: bool) -> None:
-    """Put the checksums in, and give the file its name."""
+def _seal(path: Path, file: OutFile, crcs: Sequence[int], sync: bool) -> None:
+    """Put the checksums in."""
     fd = os.open(path, os.O_WRONLY)
     try:
         for offset, data in file.seal(crcs) if file.seal else ():
-            os.pwrite(fd, data, offset)
+            write_all(fd, data, offset)
         if sync:
             os.fsync(fd)
     finally:
         os.close(fd)
-    os.rename(path, final)
 
 
 def _run(
@@ -132,6 +152,7 @@ def _run(
     jobs: int,
     budget: int,
     progress: Progress,
+    journal: Journal | None,
 ) -> dict[Place, Summed]:
     """Every task, on ``jobs`` threads. An error, or Ctrl-C, stops them at their next write."""
     stop = Event()
@@ -155,10 +176,11 @@ def _run(
     pool = ThreadPoolExecutor(jobs)
     try:
         futures = {pool.submit(run, task): task.file for task in todo}
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in sorted(done, key=lambda f: f.exception() is None):  # errors first
-            for number, total in future.result().items():
-                sums[futures[future], number] = total
+        for future in as_completed(futures):
+            found, file = future.result(), futures[future]
+            sums.update({(file, number): total for number, total in found.items()})
+            if journal:
+                journal.add(file, found)
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from remap.files import Handle
 from remap.formats.base import BLOCK
 from remap.stream import disk
 from remap.stream.read import BUFFER
@@ -35,7 +36,7 @@ class Sink:
     progress  called with the number of bytes that were written, or are shared
     """
 
-    def __init__(self, fd: int, offset: int, source: Callable[[Path], int], progress: Progress) -> None:
+    def __init__(self, fd: int, offset: int, source: Callable[[Path], Handle], progress: Progress) -> None:
         self._fd = fd
         self._offset = offset  # of what the buffer holds, after what is shared
         self._view = _buffer()
@@ -99,6 +100,7 @@ class Sink:
 
     def _settle(self, span: Span) -> None:
         fd = self._source(span.file)
+        assert isinstance(fd, int)  # no other file shares
         start = span.offset
         head = min(-start % BLOCK, span.nbytes)
         whole = (span.nbytes - head) // BLOCK * BLOCK

@@ -34,6 +34,11 @@ class Task:
     def nbytes(self) -> int:
         return sum(p.nbytes for p in self.parts)
 
+    @property
+    def places(self) -> set[Place]:
+        """The parts that it writes."""
+        return {(self.file, i) for i in range(self.first, self.first + len(self.parts))}
+
 
 @dataclass(frozen=True, slots=True)
 class BlockTask:
@@ -50,6 +55,11 @@ class BlockTask:
     @property
     def nbytes(self) -> int:
         return self.part.nbytes
+
+    @property
+    def places(self) -> set[Place]:
+        """The part of which it writes a piece."""
+        return {(self.file, self.first)}
 
 
 def tasks(

@@ -42,7 +42,7 @@ def test_a_signal_stops_it_and_leaves_nothing(many, tmp_path, name):
     process.send_signal(getattr(signal, name))
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert err.strip() == "stopped; nothing was left behind"
+    assert err.strip() == "stopped; the destination is as it was"
     assert list(tmp_path.iterdir()) == []
 
 

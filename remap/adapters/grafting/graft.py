@@ -30,7 +30,7 @@ from remap.expr import Constant, Expr, Take
 from remap.output import How
 from remap.plan import Drop, Output, Plan
 from remap.receipt import Receipt
-from remap.stream.destination import check_apart
+from remap.stream.placing.destination import check_apart
 from remap.types import Catalog, TensorSpec
 
 _IN_MODEL = {"peft": "peft-model"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -39,6 +37,9 @@ def receipt(*files):
     source = Source("source", "safetensors", {})
     listed = {name: File(3, None) for name in files}
     return Receipt(1, "0", "torch", source, [], [], None, {}, [], [], [], listed)
+
+
+KEY = {"remap": "1", "rules": "2", "inputs": "3", "output": "4"}
 
 
 def names(folder):
@@ -124,8 +125,8 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path, source, single, overwr
 
 def test_a_run_that_was_killed_while_replacing_loses_nothing(tmp_path, source):
     staged(tmp_path / "out", source, "old")
-    host = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname())
-    (tmp_path / "out").rename(tmp_path / f".out.remap-{host}-4194304-00ff-old")  # above the largest pid
+    (tmp_path / ".out.remap").mkdir()
+    (tmp_path / "out").rename(tmp_path / ".out.remap/old")
     with pytest.raises(DestinationError, match="exists already"):
         staged(tmp_path / "out", source)
     assert (tmp_path / "out/file").read_text() == "old"
@@ -187,15 +188,86 @@ def test_what_the_system_refuses_is_explained(tmp_path, source, code, message):
     assert names(tmp_path) == ["source"]
 
 
+def killed(destination, source, **options):
+    """A run that ends as one that is killed: nobody cleans up, the system lets go of its lock."""
+    staging = Staging(destination, source, single_file=False, overwrite=False, key=KEY, **options)
+    (staging.folder / "half").write_text("half")
+    os.close(staging._room.fd)
+
+
 def test_what_a_killed_run_left_is_swept(tmp_path, source):
-    left = Staging(tmp_path / "out", source, single_file=False, overwrite=False).folder
-    dead = left.with_name(left.name.replace(f"-{os.getpid()}-", "-4194304-"))  # above the largest pid
-    left.rename(dead)
+    killed(tmp_path / "out", source)
+    assert (tmp_path / ".out.remap/files/half").exists()
     staged(tmp_path / "out", source)
     assert names(tmp_path) == ["out", "source"]
+    assert names(tmp_path / "out") == ["file", RECEIPT]
 
 
-def test_what_a_living_run_writes_is_left_alone(tmp_path, source):
+def test_with_resume_it_is_there_for_the_next_run(tmp_path, source):
+    killed(tmp_path / "out", source)
+    options = {"single_file": False, "overwrite": False, "key": KEY, "resume": True}
+    with pytest.raises(KeyboardInterrupt), Staging(tmp_path / "out", source, **options):
+        raise KeyboardInterrupt
+    with Staging(tmp_path / "out", source, **options) as staging:
+        assert (staging.folder / "half").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("rules", "the rules, or"),
+        ("inputs", "the source is"),
+        ("output", "the options"),
+        ("remap", "version"),
+    ],
+)
+def test_what_was_begun_for_another_conversion_is_not_taken(tmp_path, source, part, message):
+    killed(tmp_path / "out", source)
+    for _ in range(2):  # nor is it swept
+        with pytest.raises(DestinationError, match=message):
+            Staging(
+                tmp_path / "out",
+                source,
+                single_file=False,
+                overwrite=False,
+                key={**KEY, part: "other"},
+                resume=True,
+            )
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_second_run_to_one_destination_is_told(tmp_path, source, resume):
     with Staging(tmp_path / "out", source, single_file=False, overwrite=False) as other:
-        staged(tmp_path / "out", source)
+        with pytest.raises(DestinationError, match="another run is writing it"):
+            staged(tmp_path / "out", source, resume=resume)
         assert other.folder.exists()
+
+
+def test_without_locks_what_was_left_may_be_anothers(tmp_path, source, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    killed(tmp_path / "out", source)
+    with pytest.raises(DestinationError, match=r"no locks to tell[\s\S]*remove .*\.out\.remap"):
+        staged(tmp_path / "out", source)
+    staged(tmp_path / "out", source, key=KEY, resume=True)
+    assert (tmp_path / "out/half").exists()
+
+
+def test_what_lies_in_the_way_of_the_room_is_not_touched(tmp_path, source):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".out.remap").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DestinationError, match="is in the way"):
+        staged(tmp_path / "out", source)
+    assert names(tmp_path / "elsewhere") == []
+
+
+def test_what_can_not_be_removed_is_named(tmp_path, source, monkeypatch):
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    with (
+        pytest.raises(DestinationError, match=r"\.out\.remap could not be removed"),
+        Staging(tmp_path / "out", source, single_file=False, overwrite=False) as staging,
+        staging.writing(),
+    ):
+        raise OSError(errno.EIO, "no")

@@ -32,7 +32,7 @@ def explained(destination: Path) -> Iterator[None]:
         yield
     except OSError as e:
         raise DestinationError(
-            f"{REASONS.get(e.errno or 0, e.strerror or str(e))}; nothing was left behind",
+            REASONS.get(e.errno or 0, e.strerror or str(e)),
             where=destination,
             remedy="make room, or name another destination",
         ) from None
