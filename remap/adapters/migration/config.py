@@ -125,14 +125,11 @@ def _targets(old: Config, found: Found, universe: frozenset[str] | None, job: Jo
     narrowed = old.get("layers_to_transform") is not None
     if narrowed:
         new |= {"layers_to_transform": None, "layers_pattern": None}
+    new["target_modules"] = _target_modules(modules, universe)
     if narrowed and universe is not None and all(layer(m) is not None for m in modules):
-        rest = {m for m in universe if layer(m) in layers}
-        new |= {
-            "layers_to_transform": layers,
-            "target_modules": _named(modules, (), frozenset(rest), by_segments),
-        }
-    else:
-        new["target_modules"] = _target_modules(modules, universe)
+        short = _target_modules(modules, frozenset(m for m in universe if layer(m) in layers))
+        if not isinstance(short, str):  # PEFT takes layers beside a list only
+            new |= {"layers_to_transform": layers, "target_modules": short}
     bare = [f"{r.module}.{r.name}" for r in found.ranked if r.bare]
     if bare or old.get("target_parameters"):
         every = frozenset(o.key for o in job.plan.outputs) if job.whole else None
