@@ -48,6 +48,11 @@ class Settings:
     copies: Copies = "error"
     padded: bool = False
 
+    @property
+    def told(self) -> dict[str, str]:
+        """What a receipt is to remember of layouts' parameters: what it was told, and what one told it."""
+        return {**{n: str(v) for n, v in self.remembered.items()}, **self.params}
+
     def given(self, layout: Layout, config: Mapping[str, object]) -> Given:
         """What is known of a layout's parameters beforehand."""
         return Given({n: v for n, v in self.params.items() if n in layout.params}, self.remembered, config)

@@ -211,6 +211,8 @@ def test_the_receipt_is_verified_against_the_source(neox_runs: Path, tmp_path: P
     assert api.verify(tmp_path / "out")[1] == []
     assert api.verify(tmp_path / "out", against=neox_runs / "tp2")[1] == []
     assert api.verify(tmp_path / "out", against=neox_runs / "sequential-residual")[1] != []
+    api.convert(tmp_path / "out", tmp_path / "more", tp=2)  # what was said once is remembered
+    assert api.verify(tmp_path / "more", against=tmp_path / "out")[1] == []
 
 
 def test_a_format_without_ranks_says_so(neox_runs: Path, tmp_path: Path) -> None:

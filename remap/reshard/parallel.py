@@ -52,7 +52,7 @@ def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
         left=list(dict.fromkeys(n for f in new for n in f.left)),
         notes=check_copies(plan.catalog, settings.copies),
         parallel=Parallel(
-            ranks, wanted.pp, settings.layout, {**sizes, **settings.params}, settings.copies, padded=True
+            ranks, wanted.pp, settings.layout, {**sizes, **settings.told}, settings.copies, padded=True
         ),
     )
 
