@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from remap.expr.boxes import sizes as sizes_of
 from remap.expr.nodes import Take
 from remap.expr.products import Box
 from remap.expr.ranges import row_major
+from remap.files import Handle, close, open_handle, preadv
 from remap.types import Derived, Location, Span, TensorSpec
 
 if TYPE_CHECKING:
@@ -92,14 +92,14 @@ class _Files:
         self._key = take.entry.key
         self._stream = stream
         self._file: Path | None = None
-        self._fd = -1
+        self._fd: Handle = -1
 
     def __enter__(self) -> _Files:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            os.close(self._fd)
+            close(self._fd)
 
     def read(self, into: memoryview, offset: int) -> None:
         """Fill ``into`` from byte ``offset`` of the tensor on. Raises Damaged where a file ends too early."""
@@ -111,9 +111,9 @@ class _Files:
     def _read(self, file: Path, into: memoryview, offset: int) -> None:
         if file is not self._file:
             self.__exit__()
-            self._fd, self._file = os.open(file, os.O_RDONLY), file
+            self._fd, self._file = open_handle(file), file
         while into:
-            n = os.preadv(self._fd, [into], offset)
+            n = preadv(self._fd, [into], offset, len(into))
             if not n:
                 raise Damaged("the file ends inside the tensor", where=f"{file}: {self._key}")
             into, offset = into[n:], offset + n

@@ -6,10 +6,11 @@ it: the headers of a large zip came to hundreds of megabytes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+
+from remap.files import close, open_handle, pread, size_of
 
 BLOCK = 1 << 14
 """Bytes that are read at a time. Headers lie close together, or one by one between large storages."""
@@ -22,15 +23,15 @@ class FileBytes:
     """Slices of it are bytes. Use as a context manager. Raises OSError where the file can't be read."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY)
-        self._size = os.fstat(self._fd).st_size
+        self._fd = open_handle(path)
+        self._size = size_of(self._fd)
         self._block: Callable[[int], bytes] = lru_cache(KEPT)(self._read_block)
 
     def __enter__(self) -> FileBytes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+        close(self._fd)
 
     def __len__(self) -> int:
         return self._size
@@ -41,7 +42,7 @@ class FileBytes:
         if first < stop <= (number + 1) * BLOCK:
             start = number * BLOCK
             return self._block(number)[first - start : stop - start]
-        return os.pread(self._fd, max(0, stop - first), first)
+        return pread(self._fd, max(0, stop - first), first)
 
     def rfind(self, what: bytes, first: int, stop: int) -> int:
         """As ``bytes.rfind``; the stretch is read whole."""
@@ -49,4 +50,4 @@ class FileBytes:
         return first + found if found >= 0 else -1
 
     def _read_block(self, number: int) -> bytes:
-        return os.pread(self._fd, BLOCK, number * BLOCK)
+        return pread(self._fd, BLOCK, number * BLOCK)

@@ -45,7 +45,7 @@ def all_of(runs, size: int) -> bytes:
 def test_columns_of_three_files_take_a_call_each(files, monkeypatch):
     calls = []
     preadv = os.preadv
-    monkeypatch.setattr(module.os, "preadv", lambda *a: calls.append(a[2]) or preadv(*a))
+    monkeypatch.setattr(os, "preadv", lambda *a: calls.append(a[2]) or preadv(*a))
     runs = columns(files, 10, 100)
     assert all_of(runs, 3000) == expected(runs)
     assert calls == [0, 0, 0]
@@ -72,7 +72,7 @@ def test_any_runs_come_in_order(seed, size, files, monkeypatch):
 
 def test_a_call_may_give_less_than_was_asked_for(files, monkeypatch):
     preadv = os.preadv
-    monkeypatch.setattr(module.os, "preadv", lambda fd, places, at: preadv(fd, [places[0][:7]], at))
+    monkeypatch.setattr(os, "preadv", lambda fd, places, at: preadv(fd, [places[0][:7]], at))
     runs = columns(files, 10, 50)
     assert all_of(runs, 1000) == expected(runs)
 

@@ -12,7 +12,8 @@ import mmap
 import struct
 from pathlib import Path
 
-from remap.errors import Damaged, Hostile
+from remap.errors import Damaged, Hostile, InputError
+from remap.files import is_remote
 from remap.formats.torch.state import Contents, Stored
 from remap.pickles.graph import items_of, plain
 from remap.pickles.nodes import Value
@@ -26,7 +27,14 @@ _FETCH = "fetch the file again; it is cut short or altered"
 
 
 def read_legacy(path: Path, keep_suspicious: bool) -> tuple[Contents, tuple[str, ...]]:
-    """The contents of a legacy file, and its opaque classes. Raises Damaged, Hostile."""
+    """The contents of a legacy file, and its opaque classes. Raises Damaged, Hostile; InputError for a remote
+    file, which would be fetched whole."""
+    if is_remote(path):
+        raise InputError(
+            "a torch file from before 1.6 can't be read in parts",
+            where=path,
+            remedy="fetch it and use the copy",
+        )
     with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
         magic, protocol, info, main, keys = _pickles(path, data)
         if any(w.globals for w in (magic, protocol, info, keys)):
