@@ -36,6 +36,34 @@ class DType:
         """True for the types that can hold weights; ``float8_e8m0fnu`` holds scales, without sign."""
         return self.name.startswith(("float", "bfloat")) and self.name != "float8_e8m0fnu"
 
+    def holds(self, value: float) -> bool:
+        """Is it one of its numbers, but for a rounding?"""
+        if self.name == "float8_e8m0fnu":
+            return 0 < value <= LARGEST[self.name]
+        if self.name in LARGEST:
+            return abs(value) <= LARGEST[self.name]
+        if self.name == "bool":
+            return value in (0, 1)
+        signed = self.name.startswith("int")
+        bits = 8 * self.itemsize - signed
+        return float(value).is_integer() and (-(2**bits) if signed else 0) <= value < 2**bits
+
+
+LARGEST = {
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
+    "float8_e8m0fnu": 2.0**127,
+    "complex64": 3.4028234663852886e38,
+    "complex128": 1.7976931348623157e308,
+}
+"""The largest number of each type that holds fractions (``torch.finfo``)."""
+
 
 TABLE: tuple[DType, ...] = (
     DType("float64", 8, "f64", "F64", "DoubleStorage"),

@@ -131,11 +131,16 @@ class Arguments:
 
 
 def value(size: Arithmetic, scope: Scope) -> int:
-    """The number that a size stands for. Raises UsageError for a parameter without a value."""
+    """The number that a size stands for. Raises UsageError for a parameter without a value, and for less
+    than 0."""
     missing = sorted(arithmetic.names(size) - scope.sizes.keys())
     if missing:
         raise UsageError(f"the size {size} needs {', '.join(missing)}, which has no value")
-    return arithmetic.evaluate(size, scope.sizes)
+    found = arithmetic.evaluate(size, scope.sizes)
+    if found < 0:
+        said = ", ".join(f"{n} = {scope.sizes[n]}" for n in sorted(arithmetic.names(size)))
+        raise UsageError(f"the size {size} is {found}, with {said}")
+    return found
 
 
 def symbols(sizes: Iterable[Arithmetic | None]) -> frozenset[str]:

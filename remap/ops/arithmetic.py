@@ -93,8 +93,15 @@ def _product(tokens: list[str], at: int, text: str) -> tuple[Arithmetic, int]:
     tree, at = _factor(tokens, at, text)
     while at < len(tokens) and tokens[at] in ("*", "//", "%"):
         right, after = _factor(tokens, at + 1, text)
-        tree, at = Operation(tokens[at], tree, right), after
+        tree, at = _divided(Operation(tokens[at], tree, right)), after
     return tree, at
+
+
+def _divided(tree: Operation) -> Operation:
+    """The operation, if it does not divide by nothing. Raises PackError."""
+    if tree.sign in ("//", "%") and isinstance(tree.right, Num) and tree.right.value <= 0:
+        raise PackError(f"{tree}: division by {tree.right.value}")
+    return tree
 
 
 def _factor(tokens: list[str], at: int, text: str) -> tuple[Arithmetic, int]:
@@ -143,12 +150,13 @@ def evaluate(tree: Arithmetic, values: Mapping[str, int]) -> int:
 
 
 def substitute(tree: Arithmetic, values: Mapping[str, int]) -> Arithmetic:
-    """``tree`` with the names in ``values`` put in, and what then is a number worked out."""
+    """``tree`` with the names in ``values`` put in, and what then is a number worked out. Raises PackError
+    for a division by nothing."""
     if isinstance(tree, Name):
         return Num(values[tree.name]) if tree.name in values else tree
     if isinstance(tree, Operation):
         done = Operation(tree.sign, substitute(tree.left, values), substitute(tree.right, values))
-        return done if names(done) else Num(evaluate(done, {}))
+        return _divided(done) if names(done) else Num(evaluate(done, {}))
     return tree
 
 

@@ -122,7 +122,7 @@ class Layout:
     def _spellings(self, template: Template) -> Iterator[Template]:
         """The template with every choice of its parameters, and some number for each number."""
         named = [p for n, p in self.params.items() if p.choices and n in template.names]
-        numbers = dict.fromkeys((n for n, p in self.params.items() if p.is_int), 7)
+        numbers = dict.fromkeys((n for n, p in self.params.items() if p.is_int), MOST)
         for values in product(*(p.choices.values() for p in named)):
             yield template.bind({**numbers, **{p.name: v for p, v in zip(named, values, strict=True)}})
 

@@ -41,6 +41,8 @@ class PadOp:
         wanted = value(self.to, scope)
         if wanted < size:
             raise UsageError(f"pad of {size} elements to {wanted}, which is less")
+        if not part.spec.dtype.holds(self.value):
+            raise UsageError(f"pad with {self.value:g}, which {part.spec.dtype.name} does not hold")
         return (Pad(part, self.dim, 0, wanted - size, self.value),)
 
     def inverse(self) -> UnpadOp | NoInverse:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import frexp
+from math import frexp, isfinite
 
 from remap.errors import PackError
 from remap.expr import Affine
 from remap.ops.arguments import Arguments
 from remap.ops.base import NoInverse, Parts, Scope, Shape
+
+SMALLEST = 2.0**-126
+"""The least number that float32 holds with all its bits."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,14 @@ def scale(given: Mapping[str, object]) -> ScaleOp:
     by, rounding = _read("scale", given)
     if by == 0:
         raise PackError("scale: by: 0 leaves nothing")
+    if not SMALLEST <= abs(by) <= 1 / SMALLEST:
+        raise PackError(f"scale: by: {by:g} is beyond what float32 can undo", remedy="2**-126 to 2**126")
     return ScaleOp(by, rounding)
 
 
 def add_offset(given: Mapping[str, object]) -> AddOffsetOp:
     """Read ``add_offset``'s arguments."""
-    return AddOffsetOp(*_read("add_offset", given))
+    by, rounding = _read("add_offset", given)
+    if not isfinite(by):
+        raise PackError(f"add_offset: by: {by:g} is no number to add")
+    return AddOffsetOp(by, rounding)

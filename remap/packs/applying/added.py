@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from math import prod
+from math import inf, isfinite, prod
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ from remap.types import TensorSpec
 
 MOST = 1_000_000
 """How many tensors one rule may add: more is a count that went wrong."""
+OTHER = "give the parameters other values, with -p name=value"
 
 
 def read_added(
@@ -70,6 +71,8 @@ def _new(raw: RawRule, each: Mapping[str, Arithmetic], shape: tuple[Arithmetic, 
     if isinstance(raw.fill, dict):
         return _made_of(raw.fill, New(each, shape, kind, 0.0))
     value = {"zeros": 0.0, "ones": 1.0}.get(raw.fill) if isinstance(raw.fill, str) else raw.fill
+    if not isfinite(value or 0.0):
+        raise PackError("fill: a number that is too large")
     return New(each, shape, kind, float(value or 0.0))
 
 
@@ -78,6 +81,8 @@ def _made_of(fill: Mapping[str, Any], plain: New) -> New:
     try:
         if "rotary" not in fill:
             normal = msgspec.convert(fill, RawNormal)
+            if not 0 < normal.std < inf:
+                raise PackError(f"fill: a standard deviation of {normal.std:g}", remedy="more than 0")
             return replace(plain, std=normal.std, seed=normal.seed)
         base = msgspec.convert(fill, RawRotary).rotary
     except msgspec.ValidationError as e:
@@ -94,17 +99,32 @@ def added(pack: Pack, rules: Iterable[Rule], values: Resolved, exprs: Sequence[E
         if rule.new is not None and rule.does == "add":
             kind = rule.new.dtype or _usual(exprs)
             shape = tuple(_size(pack, rule, s, values) for s in rule.new.shape)
-            for key in _keys(pack, rule, rule.targets[0].bind(values.values), values):
-                spec = TensorSpec(kind, shape)
-                if rule.new.rotary is not None:
-                    expr = _frequencies(spec, _size(pack, rule, rule.new.rotary, values))
-                else:
-                    expr = _tensor(rule.new, spec, key)
-                made.append(Made(len(exprs), key, expr, rule))
+            spec = TensorSpec(kind, shape)
+            for key in _keys(pack, rule, _bound(pack, rule, values), values):
+                made.append(Made(len(exprs), key, _tensor(pack, rule, rule.new, spec, key, values), rule))
     return made
 
 
-def _tensor(new: New, spec: TensorSpec, key: str) -> Expr:
+def _bound(pack: Pack, rule: Rule, values: Resolved) -> Template:
+    try:
+        return rule.targets[0].bind(values.values)
+    except PackError as e:
+        raise PlanError(e.what, where=pack.place(rule), remedy=OTHER) from None
+
+
+def _tensor(pack: Pack, rule: Rule, new: New, spec: TensorSpec, key: str, values: Resolved) -> Expr:
+    if new.rotary is not None:
+        base = _size(pack, rule, new.rotary, values)
+        if not base or not spec.dtype.is_float:
+            raise PlanError(f"rotary frequencies of base {base} as {spec.dtype.name}", where=pack.place(rule))
+        return _frequencies(spec, base)
+    if not spec.dtype.holds(new.value) or (new.std is not None and not spec.dtype.is_float):
+        what = f"{new.value:g}" if new.std is None else "a random value"
+        raise PlanError(
+            f"{spec.dtype.name} does not hold {what}",
+            where=pack.place(rule),
+            remedy="say another dtype: or fill:",
+        )
     if new.std is None:
         return Constant(spec, new.value)
     import xxhash
@@ -152,4 +172,11 @@ def _size(pack: Pack, rule: Rule, tree: Arithmetic, values: Resolved) -> int:
             problems=[f"{n}: {values.missing.get(n, 'it is no number')}" for n in missing],
             remedy="give it: " + " ".join(f"-p {n}=..." for n in missing),
         )
-    return arithmetic.evaluate(tree, values.numbers)
+    said = ", ".join(f"{n} = {values.numbers[n]}" for n in sorted(arithmetic.names(tree)))
+    try:
+        found = arithmetic.evaluate(tree, values.numbers)
+    except PackError as e:
+        raise PlanError(f"{e.what}, with {said}", where=pack.place(rule), remedy=OTHER) from None
+    if found < 0:
+        raise PlanError(f"{tree} is {found}, with {said}", where=pack.place(rule), remedy=OTHER)
+    return found

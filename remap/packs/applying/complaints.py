@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from remap.errors import AlreadyConverted, PlanError, RemapError
+from remap.errors import AlreadyConverted, PackError, PlanError, RemapError
 from remap.ops import arithmetic
 from remap.packs.applying.params import Resolved
 from remap.packs.applying.stage import Outcome
@@ -194,7 +194,10 @@ def _miscount(pack: Pack, rule: Rule, fired: int, values: Resolved) -> list[str]
     missing = arithmetic.names(rule.expect) - values.numbers.keys()
     if missing:
         return [f"{pack.place(rule)} expects {rule.expect}, and {n} has no value" for n in sorted(missing)]
-    wanted = arithmetic.evaluate(rule.expect, values.numbers)
+    try:
+        wanted = arithmetic.evaluate(rule.expect, values.numbers)
+    except PackError as e:
+        return [f"{pack.place(rule)} expects {rule.expect}: {e.what}"]
     if wanted == fired:
         return []
     return [f"{pack.place(rule)} matched {fired} keys; it expects {_counted(rule.expect, wanted)}"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from math import isclose, isfinite
 
 from remap.errors import PackError, PlanError, UsageError
 from remap.ops import arithmetic
@@ -17,6 +19,12 @@ from remap.packs.language.template import Template
 from remap.packs.matching.keyset import KeySet
 from remap.packs.matching.matcher import Hit, Matcher
 from remap.types import TensorSpec
+
+DIGITS = 15
+"""Of a number, at most: no size and no count has more."""
+
+SHOWN = 8
+"""How many missing numbers are named."""
 
 Specs = Callable[[int], TensorSpec]
 
@@ -114,8 +122,8 @@ def _find(
     for path in param.from_config:
         value = _at(given.config, path)
         if value is not None:
-            if isinstance(value, (int, float)) and param.times != 1:
-                value = value * param.times
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and param.times != 1:
+                value = _times(value, param.times)
             return _typed(pack, param, value, f"config.json, {path}"), f"{path} in config.json"
     for template in param.or_count:
         count = distinct(template, keys)
@@ -132,6 +140,12 @@ def _find(
     if param.default is not None:
         return param.default, "default"
     return None
+
+
+def _times(value: float, times: int) -> float:
+    """The product; a whole number, where only the rounding of a fraction keeps it from being one."""
+    found = value * times
+    return round(found) if isfinite(found) and isclose(found, round(found), rel_tol=1e-12) else found
 
 
 def recall(remembered: Mapping[str, object], pack: Pack, name: str) -> object:
@@ -166,6 +180,8 @@ def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     if isinstance(value, bool) or not text.isascii() or not text.removeprefix("-").isdigit():
         raise UsageError(f"{value!r} is no whole number", where=where)
+    if len(text.lstrip("-")) > DIGITS:
+        raise UsageError(f"a number of {len(text)} digits; {DIGITS} are allowed", where=where)
     if int(text) < param.minimum:
         raise UsageError(f"{text} is less than {param.minimum}", where=where)
     return int(text)
@@ -209,7 +225,7 @@ def check_counts(pack: Pack, keys: KeySet) -> None:
             numbers = {int(c) for (c,) in captured(template, keys)} if template.numbered else set()
             if not numbers:
                 continue
-            gaps = sorted(set(range(max(numbers))) - numbers)
+            gaps = list(islice((n for n in range(max(numbers)) if n not in numbers), SHOWN + 1))
             if gaps:
                 problems.append(f"{template.text}: {len(numbers)} are there, without {_few(gaps)}")
             break
@@ -223,7 +239,7 @@ def check_counts(pack: Pack, keys: KeySet) -> None:
 
 
 def _few(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+    return ", ".join(map(str, numbers[:SHOWN])) + ", ..." * (len(numbers) > SHOWN)
 
 
 def captured(template: Template, keys: KeySet, most: int | None = None) -> set[tuple[str, ...]]:

@@ -135,17 +135,28 @@ class Template:
         return replace(self, elements=tuple(done))
 
     def bind(self, values: Mapping[str, object]) -> Template:
-        """The same with parameters put in. A parameter without a value stays."""
+        """The same with parameters put in. A parameter without a value stays. Raises PackError where the
+        arithmetic of parameters gives no number of a key."""
         numbers = {k: v for k, v in values.items() if isinstance(v, int)}
         done: list[Element] = []
         for e in self.elements:
             if isinstance(e, Ref) and e.param in values:
                 e = Text(_value(values[e.param], e))
             elif isinstance(e, Index):
-                tree = arithmetic.substitute(e.tree, numbers)
+                tree = self._put_in(e, numbers)
                 e = Text(str(tree.value)) if isinstance(tree, arithmetic.Num) else Index(tree, e.params)
             done.append(e)
         return replace(self, elements=_merged(done))
+
+    def _put_in(self, index: Index, numbers: Mapping[str, int]) -> Arithmetic:
+        said = ", ".join(f"{n} = {numbers[n]}" for n in sorted(index.params & numbers.keys()))
+        try:
+            tree = arithmetic.substitute(index.tree, numbers)
+        except PackError as e:
+            raise PackError(f"{self.text!r}: {e.what}, with {said}") from None
+        if isinstance(tree, arithmetic.Num) and tree.value < 0:
+            raise PackError(f"{self.text!r}: {index.tree} is {tree.value}, with {said}")
+        return tree
 
     def unbound(self, params: Mapping[str, object]) -> frozenset[str]:
         """Parameters of the pack (``params``) that still have no value in here."""

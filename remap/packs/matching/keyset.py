@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from remap.errors import PlanError
+
 Digits = tuple[str, ...]
 Column = Sequence[str]
 
@@ -46,8 +48,11 @@ class KeySet:
     """Keys in order, and their groups by skeleton."""
 
     def __init__(self, keys: Iterable[str], known: Iterable[tuple[str, Rows]] = ()) -> None:
-        """``known`` are rows of the list whose skeleton and numbers need not be looked for again."""
+        """``known`` are rows of the list whose skeleton and numbers need not be looked for again. Raises
+        PlanError for a key with a zero character, which stands for the numbers here."""
         self.keys = list(keys)
+        if strange := [key for key in self.keys if "\0" in key]:
+            raise PlanError("keys with a zero character, which no model has", problems=strange)
         found: dict[str, list[Rows]] = {}
         done = bytearray(len(self.keys))
         for skel, rows in known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -73,8 +73,9 @@ def _solved(tree: arithmetic.Arithmetic, name: str) -> Callable[[int], int | Non
 
 def trouble(template: Template) -> str | None:
     """Why the template's arithmetic can't be solved, whatever numbers the parameters are; else None."""
-    params = {n for e in template.elements if isinstance(e, Index) for n in e.params}
-    return _solvers(template.bind(dict.fromkeys(params, 7)).elements)[1]
+    solved = [e for e in template.elements if not isinstance(e, Index) or e.captures]
+    params = {n for e in solved if isinstance(e, Index) for n in e.params}
+    return _solvers(replace(template, elements=tuple(solved)).bind(dict.fromkeys(params, 7)).elements)[1]
 
 
 class _Splits(Exception):
@@ -192,7 +193,7 @@ def _pattern(elements: tuple[Element, ...], *, loose: bool) -> str:
 
 
 def _loosened(literal: str, digits: str) -> str:
-    return "".join(digits if part.isdigit() else re.escape(part) for part in _DIGITS.split(literal))
+    return "".join(digits if n % 2 else re.escape(part) for n, part in enumerate(_DIGITS.split(literal)))
 
 
 def _movable(elements: tuple[Element, ...]) -> bool:

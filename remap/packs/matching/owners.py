@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Union
 
+from remap.errors import PackError, PlanError
 from remap.packs.language.pack import Pattern, Rule
 from remap.packs.language.patterns import PatternMatcher
 from remap.packs.language.template import Template
@@ -55,8 +56,23 @@ _Look = tuple[Bound, int, Union[Hit, Literal["each"]]]
 def bind(
     rules: Sequence[Rule], values: Mapping[str, object], params: Mapping[str, object], file: str
 ) -> list[Bound]:
-    """The rules with ``values`` put in. ``params`` are all that the pack declares."""
-    return [_bind(r, values, params, file) for r in rules]
+    """The rules with ``values`` put in. ``params`` are all that the pack declares. Raises PlanError where
+    these values give a template no number."""
+    done: list[Bound] = []
+    problems: list[str] = []
+    for rule in rules:
+        try:
+            done.append(_bind(rule, values, params, file))
+        except PackError as e:
+            problems.append(f"{file}:{rule.line} (rule {rule.id}): {e.what}")
+    if problems:
+        raise PlanError(
+            "templates whose numbers can't be worked out",
+            where=file,
+            problems=problems,
+            remedy="give the parameters other values, with -p name=value",
+        )
+    return done
 
 
 def _bind(rule: Rule, values: Mapping[str, object], params: Mapping[str, object], file: str) -> Bound:
