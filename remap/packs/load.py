@@ -7,7 +7,6 @@ Names are looked up in the folders of ``REMAP_RULES``, then among the packs that
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from remap.documents import read_document
 from remap.errors import InputError, PackError
 from remap.packs.language.pack import Pack
-from remap.packs.language.reading import read_pack
+from remap.packs.language.reading import PACK_NAME, read_pack
 from remap.packs.language.schema import suggestion
 from remap.packs.layout import Layout, read_layout
 from remap.packs.matching.keyset import KeySet
@@ -36,7 +35,10 @@ LIMIT = 4 << 20
 
 _EVERYWHERE = {b"weight", b"bias"}
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
+DEEPEST = 20
+"""How many packs may use one another in a row."""
+MOST = 200
+"""How many packs may be applied in all, each as often as it is used."""
 
 
 def load(ref: str) -> Pack:
@@ -111,7 +113,7 @@ def _is_path(ref: str) -> bool:
 
 def _load(ref: str, chain: tuple[str, ...], base: Path) -> Pack:
     if _is_path(ref):
-        path = base / Path(ref).expanduser()
+        path = Path(os.path.normpath(base / Path(ref).expanduser()))
         data = _bytes(path, ref)
         return _read(data, ref if base == Path.cwd() else str(path), chain, path.parent)
     file = _find(ref, PACK)
@@ -128,7 +130,7 @@ def _shown(file: Traversable, name: str) -> str:
 
 
 def _find(ref: str, suffix: str) -> Traversable:
-    if _NAME.fullmatch(ref) and ".." not in ref.split("/"):
+    if PACK_NAME.fullmatch(ref) and ".." not in ref.split("/"):
         for folder in _folders():
             file = folder.joinpath(*f"{ref}{suffix}".split("/"))
             if file.is_file():
@@ -170,11 +172,22 @@ def _read(data: bytes, file: str, chain: tuple[str, ...], base: Path) -> Pack:
             f"packs use each other in a circle: {' -> '.join((*chain[chain.index(file) :], file))}",
             where=file,
         )
+    if len(chain) > DEEPEST:
+        raise PackError(
+            f"{len(chain)} packs use one another in a row", where=chain[0], problems=chain[:DEEPEST]
+        )
+    found: dict[str, Pack] = {}
 
     def find(ref: str) -> Pack:
-        return _load(ref, (*chain, file), base)
+        if ref not in found:
+            found[ref] = _load(ref, (*chain, file), base)
+        return found[ref]
 
-    return read_pack(data, file, find, lambda used: _digest(data, used))
+    pack = read_pack(data, file, find, lambda used: _digest(data, used))
+    applied = sum(1 + len(used.all_used) for used in pack.used)
+    if applied > MOST:
+        raise PackError(f"it uses {applied} packs in all; {MOST} are allowed", where=file)
+    return pack
 
 
 def _digest(data: bytes, used: Iterable[Pack]) -> str:

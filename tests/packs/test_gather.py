@@ -140,3 +140,19 @@ def test_a_capture_without_a_count_can_not_be_cut() -> None:
     with pytest.raises(PlanError) as e:
         make_plan(catalog({"w.0": "f16[4,4]"}), [made])
     assert "split over a capture into how many parts? say parts:" in e.value.problems[0]
+
+
+@pytest.mark.parametrize("names", ["q: q, k: k, v: v", "v: v, q: q, k: k"])
+def test_named_parts_of_a_fused_projection_may_stand_in_any_order(names: str) -> None:
+    """The op knows query, key and value by name: the order of the mapping is nobody's choice."""
+    fused = rules(f"- {{id: r, from: {{{names}}}, to: w, do: {{fuse_qkv: {{layout: blocks, heads: 1}}}}}}")
+    parts = catalog(dict.fromkeys(["v", "k", "q"], "f32[2,1]"))
+    assert make_plan(parts, [fused]).outputs[0].sources == ("q", "k", "v")
+    split = rules(f"- {{id: r, from: w, to: {{{names}}}, do: {{split_qkv: {{layout: blocks, heads: 1}}}}}}")
+    back = make_plan(parts, [split], inverse=True)
+    assert back.outputs[0].sources == ("q", "k", "v")
+
+
+def test_names_that_a_fused_projection_does_not_know() -> None:
+    with pytest.raises(PackError, match="from: parts called a, k, v"):
+        rules("- {id: r, from: {a: a, k: k, v: v}, to: w, do: {fuse_qkv: {layout: blocks, heads: 1}}}")

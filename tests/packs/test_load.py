@@ -8,7 +8,7 @@ import pytest
 from packs.language import HEAD, catalog, renames
 
 from remap.errors import PackError
-from remap.packs import available, load
+from remap.packs import available, load, read
 from remap.plan import make_plan
 
 BODY = 'stages: [{rules: [{id: r, from: "a.{x}", to: "b.{x}"}]}]\n'
@@ -82,3 +82,43 @@ def test_the_digest_covers_what_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert load("mine/outer").digest == before
     write(tmp_path, "mine/inner", BODY + "# changed\n")
     assert load("mine/outer").digest != before
+
+
+@pytest.mark.parametrize("ref", ["../cyc/one.yaml", "./../cyc/./one.yaml", "link/one.yaml"])
+def test_a_circle_of_paths_ends_however_they_are_spelled(tmp_path: Path, ref: str) -> None:
+    folder = tmp_path / "cyc"
+    folder.mkdir()
+    (folder / "link").symlink_to(folder)
+    (folder / "one.yaml").write_text(HEAD + f"stages: [{{use: {ref}}}]\n")
+    with pytest.raises(PackError, match="in a circle|use one another in a row"):
+        load(str(folder / "one.yaml"))
+
+
+def test_packs_that_use_one_another_in_a_row(tmp_path: Path) -> None:
+    for n in range(40):
+        (tmp_path / f"{n}.yaml").write_text(HEAD + (f"stages: [{{use: {n + 1}.yaml}}]\n" if n < 39 else BODY))
+    assert load(str(tmp_path / "20.yaml")).all_rules[0].id == "r"
+    with pytest.raises(PackError, match="21 packs use one another in a row"):
+        load(str(tmp_path / "0.yaml"))
+
+
+def test_packs_that_double_at_every_step(tmp_path: Path) -> None:
+    """Twenty small files would be applied a million times."""
+    for n in range(20):
+        stages = f"[{{use: {n + 1}.yaml}}, {{use: {n + 1}.yaml}}]" if n < 19 else f"[{BODY[9:-2]}]"
+        (tmp_path / f"{n}.yaml").write_text(HEAD + f"stages: {stages}\n")
+    assert len(load(str(tmp_path / "17.yaml")).all_used) == 6
+    with pytest.raises(PackError, match="it uses 254 packs in all; 200 are allowed"):
+        load(str(tmp_path / "0.yaml"))
+
+
+@pytest.mark.parametrize("name", ['""', "x", '"a b/c"', '"a\\nb/c"', "a/", '"../../a b"'])
+def test_a_name_that_nobody_could_ask_for(name: str) -> None:
+    with pytest.raises(PackError, match="is no name of a pack") as e:
+        read((HEAD.replace("test/pack", name) + BODY).encode(), "test.yaml")
+    assert e.value.where == "test.yaml:2"
+
+
+def test_a_layout_is_no_pack() -> None:
+    with pytest.raises(PackError, match="a layout, no pack"):
+        read(b"remap: 1\nlayout: a/b\ntitle: t\nkeys: []\n", "a.layout.yaml")

@@ -7,7 +7,7 @@ import time
 import pytest
 from packs.language import renamed, rules
 
-from remap.errors import PlanError
+from remap.errors import PackError, PlanError
 from remap.packs.language.pack import Pattern
 from remap.packs.language.patterns import unbounded
 
@@ -57,3 +57,18 @@ def test_a_hostile_pattern_is_stopped_with_its_line() -> None:
 )
 def test_what_has_no_bound(text: str, part: str | None) -> None:
     assert unbounded(Pattern(text, frozenset())) == part
+
+
+@pytest.mark.parametrize("text", ["((((a{1000}){1000}){1000}){1000})", "(?:a{40}b{40}){2,}", "a{1001}"])
+def test_counts_that_multiply_are_not_compiled(text: str) -> None:
+    """Each is written out: four times a thousand takes gigabytes before any key is seen."""
+    began = time.process_time()
+    with pytest.raises(PackError, match="repeats its parts more than 1000 times") as e:
+        rules(f"- {{id: r, regex: '{text}', to: b, inverse: none, because: test}}")
+    assert e.value.where == "test.yaml:7"
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("text", ["[0-9]{1,3}_(?:ab){2}", "a{30}b{0}"])
+def test_counts_that_keys_have(text: str) -> None:
+    rules(f"- {{id: r, regex: '{text}', to: b, inverse: none, because: test}}")

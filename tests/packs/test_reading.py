@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from packs.language import pack, rules
+from packs.language import HEAD, pack, rules
 
 from remap.errors import PackError
 from remap.packs import read
@@ -97,3 +99,55 @@ def test_a_choice_with_names_is_used_by_name() -> None:
         rules('- {id: r, from: "a", to: "{mlp}"}', params="mlp: {choices: {a: {up: x, down: y}}}")
     with pytest.raises(PackError, match="carries no 'upp'; did you mean 'up'"):
         rules('- {id: r, from: "a", to: "{mlp.upp}"}', params="mlp: {choices: {a: {up: x, down: y}}}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "cause"),
+    [
+        ("{keep: []}", "keep: an empty list"),
+        ("{id: r, drop: [], because: x}", "drop: an empty list"),
+        ('{id: r, from: [], to: "b"}', "from: an empty list"),
+        ('{id: r, from: "b", to: []}', "to: an empty list"),
+        ('{id: r, from: "b", to: [], do: []}', "to: an empty list"),
+        ('{id: "", from: "b", to: "c"}', "a rule needs an id"),
+        ('{id: "", drop: "b", because: x}', "a drop needs an id"),
+        ('{id: "", add: "b", shape: [1]}', "a rule needs an id"),
+        ('{id: r, from: "b", to: "c", do: {}}', "do: an empty step"),
+        ('{id: r, from: "a.{}", to: "c"}', "an empty hole"),
+        ('{id: r, from: "a", to: "c", when: {n: many}}', "when: n is a number, never many"),
+        ('{id: r, from: "a", to: "c", when: {n: []}}', "when: n is a number, never one of nothing"),
+    ],
+)
+def test_what_says_nothing(rule: str, cause: str) -> None:
+    with pytest.raises(PackError) as e:
+        rules(f"- {rule}", "n: {default: 1}")
+    assert cause in e.value.what
+    assert e.value.where == "test.yaml:9"
+
+
+@pytest.mark.parametrize(
+    ("param", "cause"),
+    [
+        ("{choices: []}", "at least one"),
+        ("{choices: [a, a]}", "different names"),
+        ("{times: 0}", "times: 0 is less than 1"),
+        ('{or_shape: {key: "a", dim: -1}}', "counted from 0"),
+        ("{default: -1}", "default: -1 is less than min: 0"),
+    ],
+)
+def test_a_parameter_that_is_none_is_the_only_problem(param: str, cause: str) -> None:
+    with pytest.raises(PackError) as e:
+        rules('- {id: r, from: "a", to: "c.{n}"}', f"n: {param}")
+    assert cause in e.value.what
+    assert e.value.where == "test.yaml:6"
+
+
+@pytest.mark.parametrize("value", ["x", "-1", '"1+1"', "9999999999999999"])
+def test_a_value_for_a_used_pack_is_checked_where_it_stands(tmp_path: Path, value: str) -> None:
+    used = tmp_path / "used.yaml"
+    used.write_text(
+        f'{HEAD}params: {{n: {{default: 1}}}}\nstages: [{{rules: [{{id: r, from: "a", to: "c.{{n}}"}}]}}]\n'
+    )
+    with pytest.raises(PackError) as e:
+        pack(f"stages:\n  - use: {used}\n    with: {{n: {value}}}\n")
+    assert str(e.value.where) == "test.yaml:6"

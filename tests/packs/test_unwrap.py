@@ -34,7 +34,7 @@ def test_what_comes_off(key: str, bare: str) -> None:
     assert unwrapped(bare, ALL) == bare
 
 
-SEGMENTS = st.sampled_from([*ALL, "a", "b", "0", "11"])
+SEGMENTS = st.sampled_from([*ALL, "a", "b", "0", "11", "a b", "{b}", "*", "a>b", "%20", "a\u2003b", "層"])
 
 
 @given(st.lists(st.lists(SEGMENTS, min_size=1, max_size=5), min_size=1, max_size=8))

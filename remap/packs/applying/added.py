@@ -42,7 +42,7 @@ def read_added(
     raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables, common: Mapping[str, Any]
 ) -> Rule:
     """Check a rule that adds. Raises PackError without a place."""
-    if raw.id is None:
+    if not raw.id:
         raise PackError("a rule needs an id")
     if raw.to is not None or raw.do is not None or raw.inverse is not None:
         raise PackError("an add has no to, do or inverse")

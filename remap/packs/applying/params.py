@@ -166,24 +166,31 @@ def _size(template: Template, dim: int, keys: KeySet, specs: Specs) -> int | Non
 
 
 def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
-    where = f"{origin}, parameter {param.name} of {pack.name}"
+    try:
+        return check_value(param, value)
+    except PackError as e:
+        where = f"{origin}, parameter {param.name} of {pack.name}"
+        raise UsageError(e.what, where=where, remedy=e.remedy) from None
+
+
+def check_value(param: Param, value: object) -> int | str:
+    """The number or choice that ``value`` is. Raises PackError, without a place, where it is none."""
     if param.choices:
         if isinstance(value, bool) and str(value) not in param.choices:
             value = str(value).lower()  # as YAML and JSON spell it
         if str(value) not in param.choices:
-            raise UsageError(
+            raise PackError(
                 f"{value!r} is not one of its choices{suggestion(str(value), list(param.choices))}",
-                where=where,
                 remedy=f"use one of {', '.join(param.choices)}",
             )
         return str(value)
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     if isinstance(value, bool) or not text.isascii() or not text.removeprefix("-").isdigit():
-        raise UsageError(f"{value!r} is no whole number", where=where)
+        raise PackError(f"{value!r} is no whole number")
     if len(text.lstrip("-")) > DIGITS:
-        raise UsageError(f"a number of {len(text)} digits; {DIGITS} are allowed", where=where)
+        raise PackError(f"a number of {len(text)} digits; {DIGITS} are allowed")
     if int(text) < param.minimum:
-        raise UsageError(f"{text} is less than {param.minimum}", where=where)
+        raise PackError(f"{text} is less than {param.minimum}")
     return int(text)
 
 

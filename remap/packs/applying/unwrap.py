@@ -5,22 +5,27 @@
 
 A wrapper is a whole segment. ``module`` is a name that models have, too, so it is taken off only at the
 start of a key; the others at any depth, again and again until none is left. Which keys had which wrappers
-is remembered in the receipt: from the names alone nobody could put them back.
+is remembered in the receipt: from the names alone nobody could put them back. There ``a>b c>d`` are pairs of
+templates; what these signs are in a key is written as in an address, ``%20``.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from urllib.parse import quote, unquote
 
 from remap.errors import PackError
 from remap.packs.language.pack import Rule
-from remap.packs.language.template import Template, parse_template
+from remap.packs.language.template import Template, Text, parse_template
 from remap.packs.matching.keyset import KeySet, numbers, skeleton
 
 NAME = "unwrap"
 """Under which the wrappers are remembered among a pack's parameters."""
 LEADING = "module"
+_SIGNS = re.compile(r"[\s{}*>%]")
 KNOWN = (LEADING, "_orig_mod", "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module")
 
 
@@ -54,7 +59,7 @@ def unwrap_rules(wrappers: Sequence[str], keys: KeySet, line: int) -> tuple[list
     found = {g.key: unwrapped(g.key, wrappers) for g in keys.groups.values()}
     prefix = _common_prefix(found)
     if prefix is not None:
-        pairs = [(f"{prefix}.{{rest:path}}", "{rest}")]
+        pairs = [(f"{_quoted(prefix)}.{{rest:path}}", "{rest}")]
     else:
         pairs = list(_pairs(found, wrappers, keys))
     return _rules(pairs, line), " ".join(f"{a}>{b}" for a, b in pairs)
@@ -71,7 +76,7 @@ def _pairs(found: dict[str, str], wrappers: Sequence[str], keys: KeySet) -> Iter
             yield _template(group.key, typed=True), _template(bare, typed=False)
         else:
             for place in group.rows.places:
-                yield keys.keys[place], unwrapped(keys.keys[place], wrappers)
+                yield _quoted(keys.keys[place]), _quoted(unwrapped(keys.keys[place], wrappers))
 
 
 def rewrap_rules(remembered: str, line: int) -> list[Rule]:
@@ -90,7 +95,8 @@ def _common_prefix(found: dict[str, str]) -> str | None:
 def _template(key: str, *, typed: bool) -> str:
     literals, found = numbers(key)
     holes = [f"{{n{n}:int}}" if typed else f"{{n{n}}}" for n in range(len(found))]
-    return "".join(part for pair in zip(literals, [*holes, ""], strict=True) for part in pair)
+    quoted = map(_quoted, literals)
+    return "".join(part for pair in zip(quoted, [*holes, ""], strict=True) for part in pair)
 
 
 def _rules(pairs: Iterable[tuple[str, str]], line: int) -> list[Rule]:
@@ -102,5 +108,12 @@ def _rules(pairs: Iterable[tuple[str, str]], line: int) -> list[Rule]:
     return rules
 
 
+def _quoted(key: str) -> str:
+    """The key without what means something in a template or among what is remembered."""
+    return _SIGNS.sub(lambda sign: quote(sign[0], safe=""), key)
+
+
 def _parsed(text: str) -> Template:
-    return parse_template(text, {}, {})
+    template = parse_template(text, {}, {})
+    elements = [replace(e, text=unquote(e.text)) if isinstance(e, Text) else e for e in template.elements]
+    return replace(template, elements=tuple(elements))

@@ -248,12 +248,17 @@ class Pack:
         """The packs that its stages use."""
         return tuple(s.pack for s in self.stages if isinstance(s, UseStage))
 
+    @cached_property
+    def all_used(self) -> tuple[Pack, ...]:
+        """The packs that it uses, and those that they use: each as often as it is applied."""
+        return tuple(p for used in self.used for p in (used, *used.all_used))
+
     @property
     def all_rules(self) -> tuple[Rule, ...]:
         """Its own rules and those of the packs it uses."""
-        return self.own_rules + tuple(r for p in self.used for r in p.all_rules)
+        return self.own_rules + tuple(r for p in self.all_used for r in p.own_rules)
 
     @property
     def all_params(self) -> frozenset[str]:
         """Names of its own parameters and of those of the packs it uses."""
-        return frozenset(self.params).union(*(p.all_params for p in self.used))
+        return frozenset(self.params).union(*(p.params for p in self.all_used))

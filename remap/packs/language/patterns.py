@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from remap.errors import PackError, PlanError
@@ -16,6 +17,9 @@ from remap.packs.language.pack import Pattern
 
 LONGEST = 500
 """Characters a pattern may have."""
+MOST_REPEATS = 1000
+"""What the counts of a pattern, ``{3}`` or ``{1,3}``, may multiply to: compiling writes out each."""
+_REPEATS = re.compile(r"\{(?:([0-9]*),)?([0-9]+)\}|\{([0-9]+),\}")
 SECONDS = 1.0
 """What one rule may spend on all keys of a plan."""
 
@@ -33,9 +37,13 @@ def _compile(text: str) -> Any:
 
     if len(text) > LONGEST:
         raise PackError(f"a regex of {len(text)} characters; {LONGEST} are allowed")
+    if prod(max(1, *(int(n or 0) for n in several)) for several in _REPEATS.findall(text)) > MOST_REPEATS:
+        raise PackError(
+            f"{text!r} repeats its parts more than {MOST_REPEATS} times", remedy="use a template, or * and +"
+        )
     try:
         return regex.compile(text)
-    except regex.error as e:
+    except (regex.error, OverflowError, RecursionError) as e:
         raise PackError(f"{text!r} is no regex: {e}") from None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from remap.errors import PackError
 from remap.ops import arithmetic
+from remap.packs.applying.params import check_value
 from remap.packs.applying.unwrap import NAME, check_wrappers
 from remap.packs.language.pack import (
     Direction,
@@ -36,6 +38,9 @@ from remap.packs.language.yaml_source import Node, read_yaml
 
 VERSION = 1
 """The version of the language."""
+
+PACK_NAME = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
+"""``family/name``; families may have families."""
 
 Find = Callable[[str], Pack]
 """How a pack that ``use:`` names is found."""
@@ -75,16 +80,23 @@ class Problems:
 def read_pack(data: bytes, file: str, find: Find, digest: Callable[[Iterable[Pack]], str]) -> Pack:
     """Read a pack. ``find`` gives the packs that it uses; ``digest`` is told them. Raises PackError."""
     root = read_yaml(data, file)
+    if "layout" in root.mapping and "pack" not in root.mapping:
+        raise PackError("a layout, no pack", where=file, remedy="a pack's from: and to: name layouts")
     raw = checked(root, file, RawPack)
     problems = Problems(file)
     nodes = root.mapping
     if raw.remap != VERSION:
         problems.add(nodes["remap"].line, f"version {raw.remap} of the language; this is {VERSION}")
+    if not PACK_NAME.fullmatch(raw.pack):
+        problems.add(
+            nodes["pack"].line, f"{raw.pack!r} is no name of a pack (family/name, as in llama/hf-to-meta)"
+        )
     tables: dict[str, tuple[tuple[str, str], ...]] = {}
     for name, table in raw.tables.items():
         with problems.at(nodes["tables"].mapping[name].line, f"table {name}"):
             tables[name] = check_table(list(table.items()), name)
     params = read_params(raw.params, nodes.get("params"), tables, problems)
+    problems.raise_any()  # what rules say of them would be wrong, too
     stages = _stages(raw, nodes["stages"], params, tables, problems, find)
     categories: dict[str, tuple[Template, ...]] = {}
     for name, texts in raw.categories.items():
@@ -189,6 +201,10 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
         )
     if not choices and isinstance(raw.default, str):
         raise PackError(f"default: {raw.default!r} is no whole number", remedy="list choices for a name")
+    if raw.choices is not None and len(choices) < max(len(raw.choices), 1):
+        raise PackError("choices: a list of different names, at least one")
+    if raw.times < 1:
+        raise PackError(f"times: {raw.times} is less than 1")
     if isinstance(raw.default, int) and raw.default < raw.min:
         raise PackError(f"default: {raw.default} is less than min: {raw.min}")
     if choices and raw.or_count:
@@ -196,6 +212,8 @@ def _param(name: str, raw: RawParam, line: int, tables: Tables) -> Param:
     if choices and (raw.or_shape or raw.value):
         raise PackError("or_shape and value give a number, and it has choices")
     shapes = [raw.or_shape] if isinstance(raw.or_shape, RawShape) else list(raw.or_shape)
+    if any(s.dim < 0 for s in shapes):
+        raise PackError("or_shape: dim: a dimension is counted from 0")
     return Param(
         name=name,
         line=line,
@@ -254,6 +272,9 @@ def _use(stage: RawStage, line: int, params: Mapping[str, Param], find: Find) ->
         known = sorted(pack.all_params)
         raise PackError(f"{pack.name} has no parameter {strange[0]!r}{suggestion(strange[0], known)}")
     given = {k: str(v) for k, v in stage.with_.items()}
+    for owner in (pack, *pack.all_used):
+        for name in given.keys() & owner.params.keys():
+            check_value(owner.params[name], given[name])
     direction: Direction = "inverse" if stage.inverse else "forward"
     return UseStage(line, pack, given, read_when(stage.when, params), direction)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from remap.errors import PackError
 from remap.ops import arithmetic
 from remap.ops.base import Op
+from remap.ops.parts.qkv import NAMES
 from remap.ops.registry import read_op
 from remap.packs.applying.added import read_added
 from remap.packs.applying.gather import check_axes
@@ -39,19 +40,34 @@ def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tabl
     return _keep_or_drop(raw, line, params, tables)
 
 
-def _listed(value: object) -> list[str]:
-    if value is None:
-        return []
-    if isinstance(value, dict):
-        return list(value.values())
+def _listed(value: object, name: str) -> list[str]:
+    """One text or a list of them, of the entry ``name``. Raises PackError for an empty list."""
+    if value == []:
+        raise PackError(f"{name}: an empty list")
     return [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+
+
+def _parts(value: object, name: str, ops: tuple[Op, ...]) -> list[str]:
+    """The templates of one side, in the order in which the ops take them. Raises PackError.
+
+    Parts may be named, ``{q: ..., k: ..., v: ...}``: where an op knows them by name their order is the op's.
+    """
+    if not isinstance(value, dict):
+        return _listed(value, name)
+    if not any(o.name in ("fuse_qkv", "split_qkv") for o in ops):
+        return _listed(list(value.values()), name)
+    if value.keys() != set(NAMES):
+        raise PackError(
+            f"{name}: parts called {', '.join(value) or 'nothing'}", remedy=f"call them {', '.join(NAMES)}"
+        )
+    return [value[part] for part in NAMES]
 
 
 def _common(raw: RawRule, params: Mapping[str, Param]) -> dict[str, object]:
     return {
         "optional": raw.optional,
         "expect": None if raw.expect is None else arithmetic.parse(str(raw.expect)),
-        "replaces": frozenset(_listed(raw.replaces)),
+        "replaces": frozenset(_listed(raw.replaces, "replaces")) if raw.replaces else frozenset(),
         "because": raw.because,
         "lossy": raw.inverse == "none",
         "only": raw.only,
@@ -82,6 +98,9 @@ def read_when(raw: Mapping[str, int | str | list[int | str]], params: Mapping[st
         if strange:
             choices = list(params[name].choices)
             raise PackError(f"when: {name} is never {strange[0]!r}{suggestion(strange[0], choices)}")
+        strange = [v for v in values if params[name].is_int and not v.removeprefix("-").isdigit()]
+        if strange or not values:
+            raise PackError(f"when: {name} is a number, never {', '.join(strange) or 'one of nothing'}")
         when[name] = frozenset(values)
     return when
 
@@ -92,15 +111,15 @@ def _keep_or_drop(raw: RawRule, line: int, params: Mapping[str, Param], tables: 
         raise PackError(f"a {does} has no to, do or inverse")
     if does == "drop" and not raw.because:
         raise PackError("it drops without a reason", remedy="say why: because: ...")
-    if does == "drop" and raw.id is None:
+    if does == "drop" and not raw.id:
         raise PackError("a drop needs an id, by which it is reported")
-    texts = _listed(raw.drop if does == "drop" else raw.keep)
+    texts = _listed(raw.drop if does == "drop" else raw.keep, does)
     sources = tuple(_source(t, params, tables) for t in texts)
     return Rule(raw.id or f"keep {texts[0]}", line, does, sources, **_common(raw, params))  # type: ignore[arg-type]
 
 
 def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
-    if raw.id is None:
+    if not raw.id:
         raise PackError("a rule needs an id")
     if raw.to is None:
         raise PackError("from without to", remedy="say keep: for a key that stays as it is")
@@ -109,10 +128,10 @@ def _rename(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables
         raise PackError(
             "inverse: is derived for templates", remedy="leave it out, or say inverse: none with because:"
         )
-    sources = tuple(_source(t, params, tables) for t in _listed(raw.from_))
-    kinds = {name: c for s in sources for name, c in s.captures.items()}
-    targets = tuple(_target(t, params, tables, kinds) for t in _listed(raw.to))
     ops = read_ops(raw.do)
+    sources = tuple(_source(t, params, tables) for t in _parts(raw.from_, "from", ops))
+    kinds = {name: c for s in sources for name, c in s.captures.items()}
+    targets = tuple(_target(t, params, tables, kinds) for t in _parts(raw.to, "to", ops))
     _sizes_exist(ops, params)
     _captures_agree(sources, targets, ops)
     rule = Rule(raw.id, line, "rename", sources, targets, ops, **_common(raw, params))  # type: ignore[arg-type]
@@ -217,6 +236,8 @@ def read_ops(do: object) -> tuple[Op, ...]:
             ops.append(read_op(step, {}))
             continue
         assert isinstance(step, dict)
+        if not step:
+            raise PackError("do: an empty step", remedy="name an op")
         if len(step) != 1:
             raise PackError(f"do: one op a step; this has {', '.join(step)}", remedy="write them as a list")
         ((name, arguments),) = step.items()
@@ -227,7 +248,7 @@ def read_ops(do: object) -> tuple[Op, ...]:
 
 
 def _pattern_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
-    if raw.id is None:
+    if not raw.id:
         raise PackError("a rule needs an id")
     if not isinstance(raw.to, str):
         raise PackError("regex: needs a to: template")

@@ -206,6 +206,8 @@ def parse_template(text: str, params: Mapping[str, object], tables: Tables) -> T
 def _hole(hole: str, text: str, params: Mapping[str, object], tables: Tables) -> Element:
     name, colon, kind = hole.partition(":")
     name = name.strip()
+    if not hole.strip():
+        raise PackError(f"{text!r}: an empty hole", remedy="name what it takes: {x}")
     if colon:
         if not _NAME.fullmatch(name):
             raise PackError(f"{text!r}: {name!r} is no name for a capture")
