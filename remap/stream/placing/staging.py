@@ -50,7 +50,7 @@ class Staging:
         self._overwrite = overwrite
         self._resume = resume
         self._sync = sync
-        self._committed = False
+        self._committed = self._halfway = False
         check_apart(self.destination, source)
         with explained(self.destination):
             check_place(self.destination)
@@ -95,7 +95,7 @@ class Staging:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         done = self._committed or self.finished
         ours = isinstance(error, RemapError) and not isinstance(error, DestinationError)
-        keep = self._resume and not done and not ours
+        keep = self._halfway or (self._resume and not done and not ours)
         self._drop(keep)
         if isinstance(error, RemapError) and not keep and self._room.path.exists():
             error.problems = (*error.problems, f"{self._room.path} could not be removed")
@@ -153,7 +153,9 @@ class Staging:
         except BaseException:
             self._settle(put=False)
             raise
+        self._halfway = True  # the next run finds the receipt, should the system refuse it now
         os.replace(self.folder / RECEIPT, receipt)
+        self._halfway = False
 
     def _put_folder(self, written: Path) -> None:
         if not (self._overwrite and self.destination.exists()):
