@@ -18,6 +18,7 @@ from remap.dtypes import DType
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
 from remap.expr import Expr
+from remap.files import locate
 from remap.formats import registry
 from remap.formats.base import Format, OutFile, WriteOptions
 from remap.formats.companions import carried
@@ -77,7 +78,7 @@ def catalog(
 def _unmerged(source: Source, at: str | None) -> Catalog:
     if isinstance(source, Checkpoint):
         return source.catalog
-    return source if isinstance(source, Catalog) else registry.open_catalog(Path(source), at=at)
+    return source if isinstance(source, Catalog) else registry.open_catalog(locate(source), at=at)
 
 
 def _told(settings: Settings, params: Mapping[str, str] | None, source: Catalog) -> Settings:
@@ -162,7 +163,7 @@ def layout(
 ) -> tuple[Format, list[OutFile]]:
     """The format and the files that ``convert`` would write at ``destination``; ``tables`` are the tensors of
     every rank, where they are divided. Raises UsageError."""
-    path = Path(destination)
+    path = locate(destination)
     suffix = SUFFIXES.get(path.suffix)
     fmt = registry.get(to or suffix or plan.catalog.format)
     if ranks is not None and fmt.name != "dcp":
@@ -242,6 +243,7 @@ def convert(
         tp=tp,
         settings=settings,
     )
+    target = locate(destination)
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
     settings = _told(settings, params, made.catalog)
@@ -264,7 +266,7 @@ def convert(
     what = What(
         format=fmt.name,
         files=files,
-        single=Path(destination).suffix in SUFFIXES,
+        single=target.suffix in SUFFIXES,
         left=_left(made.catalog, files),
         at=place,
         again=tuple(again),
@@ -273,7 +275,7 @@ def convert(
     )
     written = parallel.rank_plan(made, tables) if tables else made
     how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress)
-    return write_output(written, what, Path(destination), how, lambda path: _reopen(fmt, path, place))
+    return write_output(written, what, target, how, lambda path: _reopen(fmt, path, place))
 
 
 def _said(made: Plan, tp: int | None, pp: int | None, settings: Settings) -> Parallel:
@@ -325,7 +327,7 @@ def _written(destination: Source) -> Catalog:
     """The catalog of an output, of the tensors that its receipt says."""
     if isinstance(destination, (Catalog, Checkpoint)):
         return catalog(destination)
-    left = receipts.beside(Path(destination))
+    left = receipts.beside(locate(destination))
     return _unmerged(destination, left.at if left else None)
 
 

@@ -11,6 +11,7 @@ import remap.receipt as receipts
 from remap.errors import Damaged
 from remap.expr import Take
 from remap.expr.ties import tied_outputs
+from remap.files import refresh
 from remap.formats.base import OutFile, Part, TensorBytes
 from remap.plan import Plan
 from remap.receipt import Receipt
@@ -144,6 +145,7 @@ def _untied(plan: Plan, output: Mapping[str, Entry], fmt: str) -> list[str]:
 
 def _stamps(catalog: Catalog) -> dict[Path, Stamp]:
     """What tells of every source file whether it was changed."""
+    refresh(catalog.files)
     return {f: stamp(f) for f in catalog.files}
 
 

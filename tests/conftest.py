@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from servers import Store, Web
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -105,3 +109,30 @@ def zero_runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
             write_cases(unfinished)
             unfinished.rename(root)
     return root
+
+
+@pytest.fixture(scope="session")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A web server of the files of a folder, which writes down what it is asked."""
+    from servers import Web
+
+    with Web(tmp_path_factory.mktemp("web")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[Store]:
+    """moto's S3; tests take ``s3``."""
+    from servers import Store
+
+    with Store() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """moto's S3, which the environment leads to; what it was asked before is forgotten."""
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    store.asked.clear()
+    return store

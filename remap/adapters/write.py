@@ -14,6 +14,7 @@ from pathlib import Path
 from remap.adapters.read import CONFIG
 from remap.api import SUFFIXES, layout
 from remap.errors import UsageError
+from remap.files import locate
 from remap.formats import registry
 from remap.formats.base import Format, Literal, OutFile, WriteOptions
 from remap.formats.companions import carried
@@ -44,7 +45,7 @@ def write_adapter(
 
     Raises UsageError, DestinationError, Damaged, VerifyError.
     """
-    path = Path(destination)
+    path = locate(destination)
     single = path.suffix in SUFFIXES
     fmt = registry.get(SUFFIXES.get(path.suffix, "safetensors"))
     tensors = {o.key: o.expr for o in plan.outputs}
@@ -68,7 +69,8 @@ def write_model(
     """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``."""
     fresh = replace(plan, catalog=replace(plan.catalog, native=None))
     fmt, files = layout(fresh, destination, to=to, shard_size=shard_size, tag=tag)[:2]
-    return _write(plan, fmt, files, Path(destination).suffix in SUFFIXES, Path(destination), how)
+    path = locate(destination)
+    return _write(plan, fmt, files, path.suffix in SUFFIXES, path, how)
 
 
 def _config(config: Mapping[str, object] | None, name: str) -> list[OutFile]:

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from remap.errors import UsageError
+from remap.files import is_remote, locate
 from remap.formats import registry
 from remap.formats.keylist import UNKNOWN
 from remap.packs import available_layouts, load_layout
@@ -109,8 +110,8 @@ def open_target(
         return what
     if isinstance(what, Catalog):
         return from_catalog(what)
-    text = str(what)
-    path = Path(text).expanduser()
+    path = locate(what).expanduser()
+    text = str(path) if is_remote(path) else str(what)
     if path.exists():
         if _config_only(path):
             return _opener("config")(text)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 MOST = 8
 """Tensors of a module that are listed; of an image prefix there are hundreds."""
-adapter = click.argument("adapter", type=click.Path(path_type=Path))
+adapter = click.argument("adapter", type=options.Place())
 destination = click.option(
     "-o",
     "--output",
     "destination",
-    type=click.Path(path_type=Path),
+    type=options.Place(),
     required=True,
     help="What is written: a folder, or one file where it ends in .safetensors.",
 )
@@ -89,7 +89,7 @@ def _listed(names: tuple[str, ...]) -> str:
 @click.option("--name", help="The adapter's name, where the model has several.")
 @click.option(
     "--base",
-    type=click.Path(path_type=Path, exists=True),
+    type=options.Place(exists=True),
     help="What it was made from: weights that differ from it were trained, and go with the adapter.",
 )
 @click.option(
@@ -146,7 +146,7 @@ def extract(
 
 
 @command.command("graft")
-@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("base", type=options.Place())
 @adapter
 @destination
 @options.rules
@@ -220,7 +220,7 @@ def graft(
 )
 @click.option(
     "--base",
-    type=click.Path(path_type=Path, exists=True),
+    type=options.Place(exists=True),
     help="The model that it was made for, or its key list: for packs that join or cut weights, and for "
     "kohya's flattened names.",
 )
@@ -279,8 +279,8 @@ def merging(function: Callable[..., None]) -> Callable[..., None]:
             help="How much of the change: once for all adapters, or once for each; 1 without.",
         ),
         destination,
-        click.argument("adapters", nargs=-1, required=True, type=click.Path(path_type=Path)),
-        click.argument("base", type=click.Path(path_type=Path)),
+        click.argument("adapters", nargs=-1, required=True, type=options.Place()),
+        click.argument("base", type=options.Place()),
     ):
         function = option(function)
     return function

@@ -10,8 +10,8 @@ from remap.cli import options, terminal
 
 
 @click.command()
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("a", type=options.Place())
+@click.argument("b", type=options.Place())
 @click.option("--no-values", is_flag=True, help="Compare keys, shapes and dtypes only.")
 @options.merging
 @options.as_json

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=options.Place())
 @click.option("--tree", is_flag=True, help="Print the keys as a tree of modules.")
 @options.at
 @options.as_json

@@ -10,7 +10,7 @@ from remap.cli import options, terminal
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=options.Place())
 @options.output
 @options.at
 @options.merging

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from remap.files import is_remote, locate
+
 if TYPE_CHECKING:
     from remap.parallel import Settings
 
@@ -42,6 +44,17 @@ class Size(click.ParamType[int]):
         return size
 
 
+class Place(click.Path):
+    """A path, or the URL of a remote file: what it says in confidence goes no further."""
+
+    def __init__(self, exists: bool = False) -> None:
+        super().__init__(exists=exists)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = locate(value)
+        return found if is_remote(found) else Path(str(super().convert(value, param, ctx)))
+
+
 class Setting(click.ParamType[tuple[str, str]]):
     """``name=value``."""
 
@@ -58,8 +71,8 @@ class Setting(click.ParamType[tuple[str, str]]):
         return name, text
 
 
-source = click.argument("source", type=click.Path(path_type=Path))
-destination = click.argument("destination", type=click.Path(path_type=Path))
+source = click.argument("source", type=Place())
+destination = click.argument("destination", type=Place())
 at = click.option(
     "--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous."
 )

@@ -72,9 +72,7 @@ def invert(pack: str, output: Path | None) -> None:
 
 @command.command("lint")
 @packs
-@click.option(
-    "--keys", type=click.Path(path_type=Path), help="A checkpoint or key list: find dead rules, too."
-)
+@click.option("--keys", type=options.Place(), help="A checkpoint or key list: find dead rules, too.")
 @options.params
 @options.as_json
 def lint(
@@ -108,8 +106,8 @@ def schema(output: Path | None) -> None:
 
 
 @command.command("infer")
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("a", type=options.Place())
+@click.argument("b", type=options.Place())
 @click.option("--name", default="local/inferred", show_default=True, help="Name of the pack.")
 @options.output
 def infer(a: Path, b: Path, name: str, output: Path | None) -> None:

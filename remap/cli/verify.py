@@ -11,10 +11,8 @@ from remap.errors import VerifyError
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--against", type=click.Path(path_type=Path), help="The source: convert it once more, compare digests."
-)
+@click.argument("path", type=options.Place())
+@click.option("--against", type=options.Place(), help="The source: convert it once more, compare digests.")
 @options.rules
 @options.as_json
 def command(path: Path, against: Path | None, rules: tuple[str, ...], as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -21,7 +22,9 @@ def locate(named: str | Path) -> Path:
 
     Raises UsageError for a URL that names no host or bucket.
     """
-    if isinstance(named, Path) or not _URL.match(named):
+    if isinstance(named, Path):
+        return named
+    if not _URL.match(named):
         return Path(named)
     parts = urlsplit(named)
     if parts.scheme in ("file", "local"):
@@ -34,3 +37,29 @@ def locate(named: str | Path) -> Path:
 def is_remote(path: Path) -> TypeIs[RemotePath]:
     """True for what is read by fsspec."""
     return type(path).__name__ == "RemotePath"
+
+
+def refresh(paths: Iterable[Path]) -> None:
+    """Ask anew of ``paths`` what is known of them: other programs write there, too."""
+    for folder in {p.parent: p for p in paths if is_remote(p)}.values():
+        from remap.files import store
+
+        store.forget(folder)
+
+
+def look_ahead(paths: Iterable[Path], *, heads: bool = False) -> None:
+    """Ask at once what is known of remote ``paths`` and, with ``heads``, for their first bytes: one after
+    another each would take a round trip. Raises InputError."""
+    remote = [p for p in paths if is_remote(p)]
+    if remote:
+        from remap.files import store
+
+        store.look(remote, heads)
+
+
+def fetch(path: RemotePath, offsets: Sequence[int], nbytes: int) -> dict[int, bytes]:
+    """Offset -> ``nbytes`` from there on, fewer at the end of the file; all are asked for at once. Raises
+    InputError."""
+    from remap.files import store
+
+    return store.fetch(path, offsets, nbytes)

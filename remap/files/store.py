@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -27,6 +28,9 @@ HEADS = 256
 
 PAUSES = (0.2, 1.0)
 """Seconds before asking again where the way there failed."""
+
+AT_ONCE = 16
+"""Questions at a time."""
 
 GONE = (404, 410)
 DENIED = (401, 403)
@@ -99,6 +103,28 @@ def read(path: RemotePath, offset: int, nbytes: int, size: int) -> bytes:
 def head(path: RemotePath, size: int) -> bytes:
     """The first bytes of a file."""
     return _ask_range(path, 0, min(HEAD, size), size)
+
+
+def look(paths: Sequence[RemotePath], heads: bool) -> None:
+    """Learn of many paths at once what ``info`` says and, with ``heads``, how their files begin."""
+    for folder in {p.parent for p in paths}:
+        listing(folder)
+
+    def ask(path: RemotePath) -> None:
+        found = info(path)
+        if heads and found is not None and not found.is_folder and found.size:
+            head(path, found.size)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(ask, paths))
+
+
+def fetch(path: RemotePath, offsets: Sequence[int], nbytes: int) -> dict[int, bytes]:
+    """Offset -> ``nbytes`` from there on, fewer at the end of the file."""
+    size = path.stat().st_size
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(lambda at: read(path, at, min(nbytes, size - at), size), offsets)
+        return dict(zip(offsets, found, strict=True))
 
 
 def _ask_info(path: RemotePath) -> Info | None:

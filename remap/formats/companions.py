@@ -11,6 +11,7 @@ from pathlib import Path
 
 from remap.documents import parse_json, read_document
 from remap.dtypes import DType
+from remap.files import look_ahead
 from remap.formats.base import CopiedBytes, Literal, OutFile
 
 CONFIG = "config.json"
@@ -37,7 +38,9 @@ NAMES = (
 
 def companions(folder: Path) -> tuple[Path, ...]:
     """The companion files of ``folder``, sorted."""
-    return tuple(folder / name for name in sorted(NAMES) if (folder / name).is_file())
+    paths = [folder / name for name in sorted(NAMES)]
+    look_ahead(paths)
+    return tuple(p for p in paths if p.is_file())
 
 
 def read_config(folder: Path) -> Mapping[str, object]:

@@ -11,8 +11,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from remap.errors import Damaged
+from remap.files import look_ahead
 
 Pattern = re.Pattern[str]
+
+NAMED = 10_000
+"""Shards that are asked for by name, at most."""
 
 
 def family(path: Path, pattern: Pattern) -> list[Path]:
@@ -22,10 +26,22 @@ def family(path: Path, pattern: Pattern) -> list[Path]:
         return [path]
     found = [
         (int(other["number"]), p)
-        for p in path.parent.iterdir()
+        for p in list(path.parent.iterdir()) or _named(path, member)
         if (other := pattern.fullmatch(p.name)) and _kin(other) == _kin(member)
     ]
     return [p for _, p in sorted(found)]
+
+
+def _named(path: Path, member: re.Match[str]) -> list[Path]:
+    """The shards by their names, where no server lists them."""
+    number, text = len(member["number"]), path.name
+    names = (
+        f"{text[: member.start('number')]}{n:0{number}d}{text[member.end('number') :]}"
+        for n in range(1, 1 + min(int(member["count"]), NAMED))
+    )
+    found = [path.with_name(name) for name in names]
+    look_ahead(found)
+    return [p for p in found if p.is_file()]
 
 
 def firsts(paths: Iterable[Path], pattern: Pattern) -> list[Path]:

@@ -16,6 +16,7 @@ import msgspec
 from remap.documents import parse_as, read_document
 from remap.errors import Damaged, Hostile, UsageError
 from remap.expr import Expr
+from remap.files import look_ahead
 from remap.formats.base import Literal, OutFile
 
 
@@ -71,6 +72,7 @@ def has_shards(path: Path) -> bool:
 
 def check_shards_exist(index: Index) -> None:
     """Raise Damaged naming every shard that is not there."""
+    look_ahead(index.shards)
     missing = [index.name(p) for p in index.shards if not p.is_file()]
     if missing:
         raise Damaged(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from remap.files import look_ahead
 from remap.formats.deepspeed.names import LATEST
 
 HEAD = 64
@@ -16,7 +17,9 @@ def kinds(path: Path) -> frozenset[str] | None:
     if not path.is_dir():
         found = {kind(path)}
     else:
-        found = {"folder" if p.is_dir() else kind(p) for p in path.iterdir()}
+        there = list(path.iterdir())
+        look_ahead(there, heads=True)
+        found = {"folder" if p.is_dir() else kind(p) for p in there}
     known = {k for k in found if k is not None}
     return None if len(known) < len(found) else frozenset(known)
 

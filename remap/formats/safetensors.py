@@ -18,6 +18,7 @@ import msgspec
 
 from remap.errors import Damaged, UsageError
 from remap.expr import Expr, Take, takes
+from remap.files import look_ahead
 from remap.formats.base import ALIGNED, BLOCK, Literal, OutFile, TensorBytes, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.families import check_family, family, firsts
@@ -107,6 +108,7 @@ def _catalog(path: Path, files: list[Path], index: Index | None) -> Catalog:
     metadata: dict[str, str] = {}
     shards: dict[Path, list[str]] = {}
     doubled = []
+    look_ahead(files, heads=True)
     for file in files:
         found, text = read_header(file)
         doubled += [f"{k}: in {entries[k].location.file.name} and {file.name}" for k in found if k in entries]  # type: ignore[union-attr]

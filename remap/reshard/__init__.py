@@ -15,6 +15,7 @@ from pathlib import Path
 
 from remap.dtypes import dtype as find_dtype
 from remap.errors import InputError, NotACheckpoint
+from remap.files import locate
 from remap.formats import registry
 from remap.formats.foreign import describe
 from remap.output import Begin, How
@@ -72,7 +73,7 @@ def reshard(
     The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
     one to be written. Raises InputError, UsageError.
     """
-    name, root = _find(Path(source).expanduser())
+    name, root = _find(locate(source).expanduser())
     wanted = Wanted(
         fsdp=fsdp,
         tp=tp,
@@ -84,10 +85,8 @@ def reshard(
         pp=pp,
         settings=replace(settings, params=params or {}),
     )
-    how = How(
-        jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress
-    )
-    return CUT[name](root, Path(destination), wanted, how)
+    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress)
+    return CUT[name](root, locate(destination), wanted, how)
 
 
 def _find(path: Path) -> tuple[str, Path]:

@@ -27,6 +27,7 @@ from remap.dialects.wrapping import Around, bare, wrapped
 from remap.dtypes import dtype
 from remap.errors import UsageError
 from remap.expr import Constant, Expr, Take
+from remap.files import locate
 from remap.output import How
 from remap.plan import Drop, Output, Plan
 from remap.receipt import Receipt
@@ -65,7 +66,7 @@ def graft(
     _check_name(name)
     part = choose(read(adapter)).adapter
     check(part)
-    check_apart(Path(destination), part.catalog)
+    check_apart(locate(destination), part.catalog)
     more = _trained(part, others)
     dialect = _in_model(part)
     tensors = [_named(t, part, name) for t in part.tensors]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -26,6 +26,9 @@ from remap.formats.slices import FileBytes
 
 U16, U32 = 0xFFFF, 0xFFFFFFFF
 MAX_RECORDS = 4_000_000
+NAME = 511
+"""Bytes of a record's name, at most."""
+
 MAX_DESCRIPTOR = 24
 """Longest data descriptor: signature, CRC, two sizes of 64 bits."""
 
@@ -51,6 +54,17 @@ class Record(NamedTuple):
     offset: int
     nbytes: int
     crc32: int
+
+
+class _Listed(NamedTuple):
+    """What the central directory says of a record; ``raw`` is its name with the folder."""
+
+    raw: bytes
+    name: str
+    header: int
+    flags: int
+    crc: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -134,6 +148,10 @@ class Window:
         first, stop, _ = part.indices(self._nbytes)
         return self._data[self._start + first : self._start + max(first, stop)]
 
+    def look_ahead(self, offsets: Sequence[int], nbytes: int) -> None:
+        """As of the whole file."""
+        self._data.look_ahead([self._start + at for at in offsets], nbytes)
+
     def rfind(self, what: bytes, first: int, stop: int) -> int:
         """As ``bytes.rfind``."""
         found = self._data.rfind(what, self._start + first, self._start + stop)
@@ -152,21 +170,23 @@ class _Reader:
 
     def read(self) -> Archive:
         count, start, end = self._directory()
-        records: list[Record] = []
+        listed: list[_Listed] = []
         folded: dict[str, str] = {}
         prefix = ""
         pos = start
         for _ in range(count):
-            folder, record, pos = self._entry(pos, start, end)
+            folder, entry, pos = self._entry(pos, end)
             prefix = prefix or folder
             if folder != prefix:
                 raise self.hostile(f"records lie in two folders, {prefix!r} and {folder!r}")
-            other = folded.setdefault(record.name.lower(), record.name)
-            if other is not record.name:
-                raise self.hostile(f"two records are called {other!r} and {record.name!r}")
-            records.append(record)
+            other = folded.setdefault(entry.name.lower(), entry.name)
+            if other is not entry.name:
+                raise self.hostile(f"two records are called {other!r} and {entry.name!r}")
+            listed.append(entry)
         if pos != end:
             raise self.hostile(f"{end - pos} bytes follow the last entry of the central directory")
+        self.data.look_ahead([e.header for e in listed], LOCAL.size + NAME)
+        records = [self._record(e, start) for e in listed]
         records.sort(key=lambda r: r.header)
         self._check_gaps(records, start)
         return Archive(self.path, prefix, {r.name: r for r in records})
@@ -211,8 +231,8 @@ class _Reader:
             raise self.hostile("the zip64 end record has odd fields")
         return at, (here, count, nbytes, start)
 
-    def _entry(self, pos: int, start: int, end: int) -> tuple[str, Record, int]:
-        """(folder, record, position of the next) for the entry at ``pos``."""
+    def _entry(self, pos: int, end: int) -> tuple[str, _Listed, int]:
+        """(folder, what is said, position of the next) for the entry at ``pos``."""
         data = self.data
         if pos + CENTRAL.size > end or data[pos : pos + 4] != b"PK\x01\x02":
             raise Damaged(f"the central directory breaks off at byte {pos}", where=self.path, remedy=FETCH)
@@ -237,8 +257,7 @@ class _Reader:
             )
         if made_by >> 8 == 3 and attributes >> 28 not in (0, 8):
             raise self.hostile(f"record {name!r} is a link or device, not a file")
-        offset = self._check_local(raw, name, header, start, flags, crc, nbytes)
-        return folder, Record(name, header, offset, nbytes, crc), pos
+        return folder, _Listed(raw, name, header, flags, crc, nbytes), pos
 
     def _zip64(self, raw: bytes, extra: bytes, nbytes: int, packed: int, header: int) -> tuple[int, int, int]:
         """Sizes and offset, the saturated ones replaced from the one zip64 field."""
@@ -263,17 +282,16 @@ class _Reader:
         except UnicodeDecodeError:
             raise self.hostile(f"record {raw!r} has a name that is not UTF-8") from None
         folder, _, name = full.partition("/")
-        odd = "\0" in full or "\\" in full or len(raw) > 511
+        odd = "\0" in full or "\\" in full or len(raw) > NAME
         if odd or any(part in ("", ".", "..") for part in full.split("/")):
             raise self.hostile(f"record {full!r} has a name that leads elsewhere")
         if not name:
             raise NotACheckpoint(f"a zip whose record {full!r} lies in no folder", where=self.path)
         return folder, name
 
-    def _check_local(
-        self, raw: bytes, name: str, header: int, start: int, flags: int, crc: int, nbytes: int
-    ) -> int:
-        """Offset of the record's bytes, after its local header agreed with the directory."""
+    def _record(self, entry: _Listed, start: int) -> Record:
+        """The record, after its local header agreed with the directory, which begins at ``start``."""
+        raw, name, header, flags, crc, nbytes = entry
         data = self.data
         if header + LOCAL.size > start:
             raise self.hostile(f"record {name!r} lies past the end of the data")
@@ -282,7 +300,12 @@ class _Reader:
         ) = LOCAL.unpack(data[header : header + LOCAL.size])  # fmt: skip
         at = header + LOCAL.size
         offset: int = at + name_size + extra_size
-        differ = magic != b"PK\x03\x04" or data[at : at + name_size] != raw or method or local_flags != flags
+        differ = (
+            magic != b"PK\x03\x04"
+            or data[header : at + name_size][LOCAL.size :] != raw
+            or method
+            or local_flags != flags
+        )
         if not flags & 8:
             differ = differ or local_crc != crc or {packed, local_size} - {nbytes, U32}
         if differ:
@@ -291,7 +314,7 @@ class _Reader:
             )
         if offset + nbytes > start:
             raise self.hostile(f"record {name!r} of {nbytes} bytes reaches past the end of the data")
-        return offset
+        return Record(name, header, offset, nbytes, crc)
 
     def _check_gaps(self, records: list[Record], end: int) -> None:
         """Records follow each other, with room for a data descriptor at most."""

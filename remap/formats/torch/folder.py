@@ -15,6 +15,7 @@ from pathlib import Path
 
 from remap.errors import Damaged, UsageError
 from remap.expr import Expr, Take
+from remap.files import look_ahead
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.families import check_family, family, firsts
@@ -134,6 +135,7 @@ def _find_in(folder: Path) -> list[Path]:
 
 
 def _catalog(path: Path, files: Sequence[Path], at: str | None, keep_suspicious: bool) -> Catalog:
+    look_ahead(files, heads=True)
     read_files = tuple(read(p, at, keep_suspicious=keep_suspicious) for p in files)
     entries: dict[str, Entry] = {}
     twice: list[str] = []

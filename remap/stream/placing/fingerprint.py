@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -38,7 +37,7 @@ def fingerprint(plan: Plan, files: Sequence[OutFile], again: Iterable[str] = ())
 
 def stamp(file: Path) -> Stamp:
     """What tells of a file whether it was changed: size, time and inode."""
-    found = os.stat(file)
+    found = file.stat()
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 

@@ -1,0 +1,29 @@
+"""URLs on the command line: what can't be read is told, and no secret is."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://bob:wr0ng-pass@{host}/private/model.safetensors.index.json", "no permission"),
+        ("http://{host}/signed/model.safetensors.index.json?sig=wr0ng-pass", "no permission"),
+        ("http://{host}/none.safetensors?sig=wr0ng-pass", "no such file"),
+        ("http://bob:wr0ng-pass@127.0.0.1:9/x.safetensors", "can't be read"),
+        ("http://bob:wr0ng-pass@{host}/config.json", "key list is empty"),
+        ("s3://here/nothing", "no such file"),
+        ("s3://there-is-no-bucket/x", "no such file"),
+        ("nosuch://bob:wr0ng-pass@host/x", "nosuch"),
+        ("s3:///x", "no host or bucket"),
+    ],
+)
+def test_what_cannot_be_read_is_told_without_secrets(url, message, web, s3, remap):
+    (web.folder / "config.json").write_text("{}")
+    s3.bucket("here")
+    ran = remap("inspect", url.format(host=web.host))
+    assert ran.code in (2, 3)
+    assert message in ran.err
+    assert "wr0ng-pass" not in ran.err + ran.out
+    assert "Traceback" not in ran.err

@@ -1,0 +1,187 @@
+"""Servers of remote files, real ones, on this machine: they write down every request."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+USER = "ann:s3cret-pass"
+SIGNED = "sig=3d9c6f1a77&expires=99"
+
+
+class Asked(NamedTuple):
+    """A request: method, path, its Range header, status and bytes of the answer."""
+
+    method: str
+    path: str
+    range: str | None
+    status: int
+    sent: int
+
+
+class Web:
+    """Serves ``folder``: ranges, unless below ``/whole``; ``/private`` needs USER, ``/signed`` the query
+    SIGNED."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked: list[Asked] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.host = f"127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{self.host}"
+
+    def __enter__(self) -> Web:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def sent(self) -> int:
+        """Bytes of all answers so far."""
+        return sum(a.sent for a in self.asked)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        web = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_HEAD(self) -> None:
+                self._answer(send=False)
+
+            def do_GET(self) -> None:
+                self._answer(send=True)
+
+            def _answer(self, send: bool) -> None:
+                url = urlsplit(self.path)
+                file = web.folder / unquote(url.path).lstrip("/")
+                status, data = self._found(url.path, url.query, file)
+                wanted = self.headers.get("Range")
+                found = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted or "")
+                size = len(data)
+                self.send_response_only(
+                    status if status != 200 or not found or "/whole/" in url.path else 206
+                )
+                if status == 200 and found and "/whole/" not in url.path:
+                    start, stop = int(found[1]), min(int(found[2] or size - 1) + 1, size)
+                    data = data[start:stop]
+                    self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("ETag", f'"{size}"')
+                self.end_headers()
+                web.asked.append(Asked(self.command, self.path, wanted, status, len(data) if send else 0))
+                if send:
+                    try:
+                        self.wfile.write(data)
+                    except (BrokenPipeError, ConnectionResetError):
+                        self.close_connection = True
+
+            def _found(self, path: str, query: str, file: Path) -> tuple[int, bytes]:
+                basic = "Basic " + base64.b64encode(USER.encode()).decode()
+                if "/private/" in path and self.headers.get("Authorization") != basic:
+                    return 401, b""
+                if "/signed/" in path and query != SIGNED:
+                    return 403, b""
+                return (200, file.read_bytes()) if file.is_file() else (404, b"")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+class Store:
+    """moto's server of S3."""
+
+    def __init__(self) -> None:
+        from moto.server import DomainDispatcherApplication, create_backend_app
+        from werkzeug.serving import WSGIRequestHandler, make_server
+
+        class _Quiet(WSGIRequestHandler):
+            def log_request(self, *_: object) -> None:
+                pass
+
+        self.asked: list[Asked] = []
+        app = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._recorded(app), True, request_handler=_Quiet)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.environment = {
+            "AWS_ACCESS_KEY_ID": "AKIAEXAMPLEEXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI-example-secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": self.url,
+        }
+
+    def __enter__(self) -> Store:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def bucket(self, name: str) -> str:
+        """A new bucket: its URL."""
+        self._client().create_bucket(Bucket=name)
+        return f"s3://{name}"
+
+    def put(self, folder: Path, url: str) -> None:
+        """The files of ``folder`` to below ``url``."""
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        for file in folder.rglob("*"):
+            if file.is_file():
+                key = f"{prefix}/{file.relative_to(folder).as_posix()}".lstrip("/")
+                self._client().upload_file(str(file), bucket, key)
+        self.asked.clear()
+
+    def keys(self, bucket: str) -> list[str]:
+        """Every object of a bucket."""
+        found = self._client().list_objects_v2(Bucket=bucket).get("Contents", [])
+        return sorted(o["Key"] for o in found)
+
+    def unfinished(self, bucket: str) -> list[str]:
+        """Objects of which parts were uploaded, and no more."""
+        return [u["Key"] for u in self._client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+
+    def _client(self) -> Any:
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name=self.environment["AWS_DEFAULT_REGION"],
+            aws_access_key_id=self.environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def _recorded(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+        def recorded(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            said: list[str] = []
+
+            def begin(status: str, *args: Any, **kwargs: Any) -> Any:
+                said.append(status)
+                return start(status, *args, **kwargs)
+
+            data = b"".join(app(environ, begin))
+            query = f"?{environ['QUERY_STRING']}" if environ.get("QUERY_STRING") else ""
+            status = int(said[0].split()[0])
+            self.asked.append(
+                Asked(
+                    environ["REQUEST_METHOD"],
+                    environ["PATH_INFO"] + query,
+                    environ.get("HTTP_RANGE"),
+                    status,
+                    len(data),
+                )
+            )
+            return [data]
+
+        return recorded
