@@ -57,7 +57,7 @@ def _run(pack: Pack, example: Example) -> Iterator[PackFinding]:
     if example.fails is not None:
         yield finding("example-succeeds", f"the example should fail ({example.fails}) and does not")
         return
-    for message in _differences(example, plan):
+    for message in differences(example, plan):
         yield finding("example-differs", message)
     try:
         for message in wrong_values(pack, example):
@@ -68,7 +68,8 @@ def _run(pack: Pack, example: Example) -> Iterator[PackFinding]:
         yield finding("example-does-not-return", message)
 
 
-def _differences(example: Example, plan: Plan) -> Iterator[str]:
+def differences(example: Example, plan: Plan) -> Iterator[str]:
+    """In what the plan departs from what the example says, but for values: one line each."""
     found = {o.key: o.expr.spec for o in plan.outputs}
     wanted = {key: spec_of(text) for key, text in example.expect.items()}
     for key in wanted.keys() - found.keys():

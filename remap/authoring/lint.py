@@ -11,32 +11,17 @@ from itertools import combinations, product
 
 from remap.authoring.examples import plan_example
 from remap.authoring.findings import Level, PackFinding
+from remap.authoring.orders import order_findings
 from remap.authoring.overlap import covers, meet
-from remap.authoring.values import has_values
 from remap.errors import PackError, RemapError
 from remap.ops import arithmetic
 from remap.packs import load_layout
-from remap.packs.applying.invert import no_inverse
+from remap.packs.applying.invert import no_inverse, rules_for
 from remap.packs.language.pack import Pack, Pattern, Rule, RuleStage, UseStage
 from remap.packs.language.patterns import unbounded
 from remap.packs.language.template import Template
 from remap.plan import make_plan
 from remap.types import Catalog
-
-REORDER = frozenset(
-    (
-        "concat",
-        "deinterleave",
-        "fuse_qkv",
-        "interleave",
-        "permute",
-        "rotary",
-        "split",
-        "split_qkv",
-        "transpose",
-    )
-)
-"""Ops that put elements in another order, or could in a wrong one."""
 
 Check = Callable[[Pack], Iterator[PackFinding]]
 
@@ -94,12 +79,25 @@ def _shadowed(pack: Pack, keep: Rule, rule: Rule) -> Iterator[PackFinding]:
 
 
 def _pairs(pack: Pack) -> Iterator[tuple[Rule, Rule]]:
-    """Rules of one stage that can be at work together, the earlier first, without those that yield."""
+    """Rules of one stage that can be at work together, the earlier first, without those that yield.
+
+    On the way back they are those that it has for itself, each with any other: what else could meet there is
+    what could forward."""
     for stage in pack.stages:
-        for one, other in combinations(stage.rules if isinstance(stage, RuleStage) else (), 2):
-            yields = one.id in other.replaces or other.id in one.replaces
-            if not yields and one.only == other.only and not _exclude(one, other):
+        if not isinstance(stage, RuleStage):
+            continue
+        for one, other in combinations(rules_for(stage, "forward"), 2):
+            if not _yields(one, other) and not _exclude(one, other):
                 yield one, other
+        for one, other in combinations(rules_for(stage, "inverse"), 2):
+            own = "inverse" in (one.only, other.only)
+            if own and not _yields(one, other) and not _exclude(one, other):
+                yield one, other
+
+
+def _yields(one: Rule, other: Rule) -> bool:
+    """Does one of them yield to the other, by its name?"""
+    return one.id in other.replaces or other.id in one.replaces
 
 
 def _at(pack: Pack, rule: Rule, code: str, message: str) -> PackFinding:
@@ -132,21 +130,6 @@ def _examples(pack: Pack) -> Iterator[PackFinding]:
     for rule in pack.own_rules:
         if rule.id not in shown and rule.does != "keep":
             yield _at(pack, rule, "rule-without-example", "no example shows it; add one where it matches")
-
-
-def _values(pack: Pack) -> Iterator[PackFinding]:
-    """What reorders has an example with values: a wrong order has the right shape, and comes back, too."""
-    shown: set[str] = set()
-    for example in pack.examples:
-        if example.fails is None and has_values(example.given) and has_values(example.expect):
-            try:
-                shown |= {r for o in plan_example(pack, example).outputs for r in o.rule.split(" > ")}
-            except RemapError:
-                continue
-    for rule in pack.own_rules:
-        reorders = [o.name for o in rule.ops if o.name in REORDER]
-        if reorders and rule.id not in shown:
-            yield _at(pack, rule, "reorder-without-values", f"{reorders[0]} needs an example with values")
 
 
 def _inverse(pack: Pack) -> Iterator[PackFinding]:
@@ -195,10 +178,9 @@ def _unused_params(pack: Pack) -> Iterator[PackFinding]:
 
 def _same_target(pack: Pack) -> Iterator[PackFinding]:
     """No two rules of a stage write one key: the same template is wrong, those that could meet may be."""
-    written = {t: t.flipped() for r in pack.own_rules for t in r.targets}
     for other, rule in _pairs(pack):
         for one, two in product(rule.targets, other.targets):
-            key = meet(written[one], written[two], pack.params)
+            key = meet(one.flipped(), two.flipped(), pack.params)
             if key is not None:
                 level: Level = "error" if one.text == two.text else "warning"
                 message = f"rule {rule.id}: it writes {key}, as rule {other.id} in line {other.line} does"
@@ -237,7 +219,7 @@ def _exclude(one: Rule, other: Rule) -> bool:
 CHECKS: tuple[Check, ...] = (
     _evidence,
     _examples,
-    _values,
+    order_findings,
     _inverse,
     _regexes,
     _unconfirmed,

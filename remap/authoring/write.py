@@ -8,6 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 Value = object
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_/-]*")
+_UNPRINTABLE = re.compile(
+    "[^\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
+)
+"""What a YAML file may not hold as it is. JSON's pairs of escapes for one sign are none of YAML's."""
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 """What some reader of YAML takes for something else than text."""
 
@@ -45,5 +49,10 @@ def _member(member: Value, depth: int) -> Iterator[str]:
 
 def _scalar(value: Value) -> str:
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) and value not in _WORDS else json.dumps(value)
+        return value if _PLAIN.fullmatch(value) and value not in _WORDS else _quoted(value)
     return json.dumps(value) if value not in ({}, []) else ("{}" if value == {} else "[]")
+
+
+def _quoted(text: str) -> str:
+    shown = json.dumps(text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda sign: f"\\u{ord(sign[0]):04x}", shown)

@@ -54,7 +54,7 @@ def write(text: str, output: Path | None) -> None:
     if output.is_file() and _holds_weights(output):
         raise DestinationError("is a checkpoint, not to be replaced by a document", where=output)
     try:
-        output.write_text(text)
+        output.write_text(text, encoding="utf-8")
     except OSError as e:
         raise DestinationError(f"can't be written: {e.strerror}", where=output) from None
 

@@ -14,8 +14,10 @@ from remap.authoring.lint import lint
 from remap.authoring.page import page
 from remap.authoring.skeleton import skeleton
 from remap.authoring.values import spec_of
+from remap.authoring.write import to_yaml
 from remap.errors import UsageError
 from remap.packs import available, load, read
+from remap.packs.language.yaml_source import read_yaml
 from remap.plan import make_plan
 from remap.types import Catalog, Entry
 
@@ -240,3 +242,25 @@ def test_what_reorders_needs_values() -> None:
         examples: [{given: {a: "f32[2,3]"}, expect: {b: "f32[3,2]"}}]
     """)
     assert "reorder-without-values" in [f.code for f in lint(made)]
+
+
+def test_lint_sees_what_meets_in_one_direction_only() -> None:
+    the = rules("""
+        - {id: all, from: "a.{x}", to: "b.{x}"}
+        - {id: there, from: "a.w", to: "c", only: forward}
+        - {id: here, only: inverse, drop: "b.version", because: x, optional: true}
+        - {id: other, only: inverse, drop: "v", because: x, optional: true}
+    """)
+    found = [(f.line, f.message) for f in lint(the) if f.code == "same-source"]
+    assert [(line, message.partition(",")[0]) for line, message in found] == [
+        (8, "rule there: it matches a.w"),
+        (9, "rule here: it matches b.version"),
+    ]
+
+
+def test_a_pack_is_written_with_any_sign_that_keys_have() -> None:
+    """What JSON escapes as two signs (those beyond the first plane) YAML does not read."""
+    names = ["😀", "β", "a\x7fb", "a\u2028b", "a\tb", 'a"b\\', "true", "1", "- x", "\ufeff"]
+    text = to_yaml({"keys": names, **dict.fromkeys(names, "x")})
+    read_back = read_yaml(text.encode(), "x.yaml").plain()
+    assert read_back == {"keys": names, **dict.fromkeys(names, "x")}
