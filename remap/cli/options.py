@@ -98,7 +98,7 @@ optimizer = click.option(
 to = click.option(
     "--to",
     metavar="FORMAT",
-    help="Output format: safetensors, torch, dcp, metaseq, deepspeed-pipeline, deepspeed, "
+    help="Output format: safetensors, torch, dcp, metaseq, megatron, deepspeed-pipeline, deepspeed, "
     "deepspeed-universal.",
 )
 

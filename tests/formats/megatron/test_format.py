@@ -76,6 +76,7 @@ def save(folder: Path, ranks: int, stages: int, **more: Any) -> Path:
                 group_query_attention=True,
                 num_query_groups=KV,
                 padded_vocab_size=ROWS,
+                make_vocab_size_divisible_by=8,
                 tensor_model_parallel_size=ranks,
                 pipeline_model_parallel_size=stages,
                 lr=1e-4,
