@@ -14,6 +14,7 @@ import remap.parallel as parallel
 import remap.receipt as receipts
 import remap.verify as checks
 from remap.checkpoint import Checkpoint
+from remap.differences import Difference, compare
 from remap.dtypes import DType
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
@@ -317,7 +318,7 @@ def verify(
     receipt, folder = located
     problems = [*checks.check_files(receipt, folder), *checks.check_receipt(receipt, found)]
     if against is not None and checks.held_by(found, receipt) is found.stored and not receipt.parallel:
-        problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in checks.compare(catalog(against), found)]
+        problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in compare(catalog(against), found)]
     elif against is not None:
         problems += checks.check_digests(receipt, _replay(receipt, against, rules))
     return receipt, problems
@@ -363,6 +364,6 @@ def _replay(receipt: Receipt, source: Source, rules: Rules) -> Plan:
     return parallel.rank_plan(made, parallel.spread(parallel.placed(made, settings), how.tp))
 
 
-def diff(a: Source, b: Source, *, values: bool = True) -> list[checks.Difference]:
+def diff(a: Source, b: Source, *, values: bool = True) -> list[Difference]:
     """Every key in which two checkpoints differ, and how; [] where they are the same."""
-    return checks.compare(catalog(a), catalog(b), values=values)
+    return compare(catalog(a), catalog(b), values=values)

@@ -1,15 +1,14 @@
-"""Is an output what it should be? Headers against a plan, digests against a receipt, A against B."""
+"""Is an output what it should be? Headers against a plan, digests against a receipt."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
-from remap.errors import Damaged, UsageError, VerifyError
+from remap.errors import Damaged, VerifyError
 from remap.expr import Expr, Take
 from remap.partitions.base import Copies
 from remap.partitions.replicated import Replicated
@@ -139,50 +138,3 @@ def check_digests(receipt: Receipt, plan: Plan) -> list[str]:
         if k in found and found[k] != t.xxh3_128
     ]
     return problems
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One key that two checkpoints don't share: ``verdict`` is ``only in A``, ``only in B``,
-    ``shape``, ``dtype`` or ``values``; ``detail`` has both sides."""
-
-    key: str
-    verdict: str
-    detail: str
-
-
-def compare(a: Catalog, b: Catalog, *, values: bool = True) -> list[Difference]:
-    """Every difference of two checkpoints, in the order of their keys. Values are compared by digest.
-
-    Raises UsageError where values are asked for and one side has none.
-    """
-    for side in (a, b) if values else ():
-        if any(e.location is None and e.spec.numel for e in side.entries.values()):
-            raise UsageError(
-                f"its values can't be read, it is {side.format}",
-                where=side.root,
-                remedy="compare keys, shapes and dtypes only: --no-values",
-            )
-    found = [Difference(k, "only in A", str(e.spec)) for k, e in a.entries.items() if k not in b.entries]
-    found += [Difference(k, "only in B", str(e.spec)) for k, e in b.entries.items() if k not in a.entries]
-    shared = []
-    for key, entry in a.entries.items():
-        other = b.entries.get(key)
-        if other is None:
-            continue
-        if entry.spec == other.spec:
-            shared.append(key)
-            continue
-        verdict = "shape" if entry.spec.shape != other.spec.shape else "dtype"
-        found.append(Difference(key, verdict, f"{entry.spec} and {other.spec}"))
-    if values:
-        found += _differing(shared, a.entries, b.entries)
-    return found
-
-
-def _differing(keys: list[str], a: Mapping[str, Entry], b: Mapping[str, Entry]) -> list[Difference]:
-    left = digests({k: Take(a[k]) for k in keys})
-    right = digests({k: Take(b[k]) for k in keys})
-    return [
-        Difference(k, "values", f"{a[k].spec}: {left[k]} and {right[k]}") for k in keys if left[k] != right[k]
-    ]

@@ -18,7 +18,9 @@ from remap.cli import options, terminal
 def command(a: Path, b: Path, no_values: bool, merged: options.Merging, as_json: bool) -> None:
     """Compare two checkpoints: keys, shapes, dtypes, values. Exit code 1 where they differ.
 
-    Formats may differ; a tensor is the same if its bytes in row-major order are.
+    Formats may differ; a tensor is the same if its bytes in row-major order are. Of one that is not, it is
+    said whether it is the other's cast, transposed, its rows in another order, scaled, or by how much
+    it differs.
     """
     from remap import api
     from remap.reports.collapse import collapse
@@ -27,7 +29,17 @@ def command(a: Path, b: Path, no_values: bool, merged: options.Merging, as_json:
     found = api.diff(left, right, values=not no_values)
     if as_json:
         differences = [{"key": d.key, "verdict": d.verdict, "detail": d.detail} for d in found]
-        terminal.print_json({"version": 1, "a": str(a), "b": str(b), "differences": differences})
+        apart = {d.key for d in found}
+        terminal.print_json(
+            {
+                "version": 1,
+                "a": str(a),
+                "b": str(b),
+                "compared": "specs" if no_values else "bytes",
+                "equal": [k for k in left.entries if k in right.entries and k not in apart],
+                "differences": differences,
+            }
+        )
     elif found:
         lines = collapse((d.verdict, d.key, d.detail) for d in found)
         terminal.table(
@@ -35,8 +47,9 @@ def command(a: Path, b: Path, no_values: bool, merged: options.Merging, as_json:
             ("tensors", "differs", "key", ""),
             frozenset({0}),
         )
-    else:
-        what = "keys, shapes and dtypes" if no_values else "bit for bit"
-        click.echo(f"the same: {terminal.count(len(left.entries), 'tensor')}, {what}")
+    equal = len(left.entries.keys() & right.entries.keys() - {d.key for d in found})
+    if equal and not as_json:
+        what = "keys, shapes and dtypes; values were not compared" if no_values else "bit for bit"
+        click.echo(f"the same: {terminal.count(equal, 'tensor')}, {what}")
     if found:
         raise SystemExit(1)

@@ -204,7 +204,16 @@ def test_diff_gives_a_verdict_for_each_difference(remap, tmp_path):
     ran = remap("diff", tmp_path / "x.safetensors", tmp_path / "y.safetensors", "--json")
     assert ran.code == 1
     verdicts = {d["key"]: d["verdict"] for d in json.loads(ran.out)["differences"]}
-    assert verdicts == {"a": "values", "b": "shape", "c": "dtype", "d": "only in A", "e": "only in B"}
+    assert verdicts == {"a": "values", "b": "shape", "c": "cast", "d": "only in A", "e": "only in B"}
+
+
+def test_diff_says_what_it_did_not_look_at(remap, tmp_path):
+    for name, value in (("x", 1), ("y", 2)):
+        save_file({"a": torch.full((2,), value)}, tmp_path / f"{name}.safetensors")
+    command = ("diff", tmp_path / "x.safetensors", tmp_path / "y.safetensors", "--no-values")
+    assert remap(*command).out == "the same: 1 tensor, keys, shapes and dtypes; values were not compared\n"
+    document = json.loads(remap(*command, "--json").out)
+    assert (document["compared"], document["equal"]) == ("specs", ["a"])
 
 
 def test_a_key_list_plans_as_its_checkpoint_does(remap, pythia, tmp_path):
