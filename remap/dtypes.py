@@ -46,7 +46,7 @@ class DType:
             return value in (0, 1)
         signed = self.name.startswith("int")
         bits = 8 * self.itemsize - signed
-        return float(value).is_integer() and (-(2**bits) if signed else 0) <= value < 2**bits
+        return value == int(value) and (-(2**bits) if signed else 0) <= value < 2**bits
 
 
 LARGEST = {

@@ -57,6 +57,8 @@ def _run(pack: Pack, example: Example) -> Iterator[PackFinding]:
     if example.fails is not None:
         yield finding("example-succeeds", f"the example should fail ({example.fails}) and does not")
         return
+    if not (example.given or example.expect):
+        yield finding("example-of-nothing", "nothing is given and nothing expected: it shows nothing")
     for message in differences(example, plan):
         yield finding("example-differs", message)
     try:

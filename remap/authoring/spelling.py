@@ -44,8 +44,9 @@ def when_entry(when: When) -> Mapping[str, list[str]]:
 
 
 def rule_entry(rule: Rule) -> Entry:
-    """A rule."""
-    return {"id": rule.id, **_does(rule), **_common(rule)}
+    """A rule. A keep needs no id: the one that it gets has a space."""
+    named: Entry = {} if " " in rule.id else {"id": rule.id}
+    return {**named, **_does(rule), **_common(rule)}
 
 
 def _common(rule: Rule) -> Entry:

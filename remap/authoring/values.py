@@ -8,6 +8,7 @@ any checkpoint, and what comes out is compared number by number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -85,13 +86,24 @@ def _encoded(text: str) -> bytes:
     spec, values = spec_of(text), text.partition("=")[2].split()
     if len(values) != spec.numel:
         raise UsageError(f"{text!r}: {len(values)} values for {spec.numel} elements")
+    code = _code(spec)
+    return numpy.array([_number(v, spec) for v in values], dtype=code).tobytes()
+
+
+def _number(word: str, spec: TensorSpec) -> float:
+    """A value. Raises UsageError for one that the type does not hold."""
     try:
-        return numpy.array([float(v) for v in values]).astype(_code(spec)).tobytes()
+        found = float(word) if spec.dtype.is_float else int(word)
     except ValueError:
-        raise UsageError(f"{text!r}: a value is no number") from None
+        raise UsageError(f"{word!r} is no number of type {spec.dtype.name}") from None
+    if isfinite(found) and not spec.dtype.holds(found):
+        raise UsageError(f"{word} is a number that {spec.dtype.name} does not hold")
+    return found
 
 
 def _decoded(found: bytes, text: str) -> str:
     import numpy
 
-    return " ".join(f"{v:g}" for v in numpy.frombuffer(found, dtype=_code(spec_of(text))))
+    spec = spec_of(text)
+    values = numpy.frombuffer(found, dtype=_code(spec))
+    return " ".join(f"{v:g}" if spec.dtype.is_float else str(v) for v in values)

@@ -264,3 +264,28 @@ def test_a_pack_is_written_with_any_sign_that_keys_have() -> None:
     text = to_yaml({"keys": names, **dict.fromkeys(names, "x")})
     read_back = read_yaml(text.encode(), "x.yaml").plain()
     assert read_back == {"keys": names, **dict.fromkeys(names, "x")}
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        ("{given: {}, expect: {}}", "shows nothing"),
+        (
+            '{given: {a.w: "u8[1] = 300"}, expect: {b.w: "u8[1] = 44"}}',
+            "300 is a number that uint8 does not hold",
+        ),
+        ('{given: {a.w: "i32[1] = 0.5"}, expect: {b.w: "i32[1] = 0"}}', "'0.5' is no number of type int32"),
+        (
+            '{given: {a.w: "i64[1] = 9007199254740993"}, expect: {b.w: "i64[1] = 9007199254740992"}}',
+            "has the values 9007199254740993; expected 9007199254740992",
+        ),
+        ('{given: {a.w: "f32[3] = nan -inf 1"}, expect: {b.w: "f32[3] = nan -inf 1"}}', None),
+    ],
+)
+def test_an_example_that_shows_nothing_or_what_can_not_be(example: str, said: str | None) -> None:
+    the = pack(
+        f'stages: [{{rules: [{{id: r, from: "a.{{x}}", to: "b.{{x}}"}}]}}]\nexamples:\n  - {example}\n'
+    )
+    found = [f.message for f in run_examples(the)]
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]

@@ -151,3 +151,19 @@ def test_a_value_for_a_used_pack_is_checked_where_it_stands(tmp_path: Path, valu
     with pytest.raises(PackError) as e:
         pack(f"stages:\n  - use: {used}\n    with: {{n: {value}}}\n")
     assert str(e.value.where) == "test.yaml:6"
+
+
+@pytest.mark.parametrize("id_", ['"a > b"', '"a|b"', '"a\\nb"', "a b", '"`a`"'])
+def test_an_id_that_plans_and_pages_can_not_show(id_: str) -> None:
+    with pytest.raises(PackError, match="is no id"):
+        rules(f"- {{id: {id_}, {RULE}}}")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [("a", "a", "rule a: replaces itself"), ("b", "a", "rule b: replaces 'a', which replaces it")],
+)
+def test_rules_that_yield_to_each_other(a: str, b: str, said: str) -> None:
+    with pytest.raises(PackError) as e:
+        rules(f"- {{id: a, {RULE}, replaces: {a}}}\n- {{id: b, {RULE}, replaces: {b}}}")
+    assert said in str(e.value)

@@ -255,3 +255,10 @@ def test_prefixes_that_repeat_come_off_one_by_one(depth: int, count: int) -> Non
     assert there == {k: k.removeprefix("model.") for k in keys}
     again = renamed(the, there.values(), inverse=True, again=["strip"])
     assert again == {v: k for k, v in there.items()}
+
+
+def test_what_is_taken_back_twice_is_told_to_go_forward() -> None:
+    the = rules('- {id: r, from: "a.{x}", to: "b.{x}"}')
+    with pytest.raises(AlreadyConverted, match="begins with") as e:
+        renamed(the, ["a.w"], inverse=True)
+    assert e.value.remedy == "leave the pack out, or leave --inverse out to go forward"

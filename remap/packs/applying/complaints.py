@@ -12,7 +12,7 @@ from remap.errors import AlreadyConverted, PackError, PlanError, RemapError
 from remap.ops import arithmetic
 from remap.packs.applying.params import Resolved
 from remap.packs.applying.stage import Outcome
-from remap.packs.language.pack import Pack, Rule
+from remap.packs.language.pack import Direction, Pack, Rule
 from remap.packs.language.template import Template
 from remap.packs.matching.keyset import KeySet, skeleton
 from remap.packs.matching.matcher import Matcher
@@ -37,19 +37,25 @@ def complain(
     *,
     partial: bool,
     converted: bool,
+    direction: Direction = "forward",
     idle: Iterable[Rule] = (),
 ) -> None:
     """Raise what is wrong, the most telling kind first. ``partial`` keys need not make rules fire;
-    ``converted`` says that the keys are what this pack produces. ``idle`` drop with other parameters."""
+    ``converted`` says that the keys are what this pack produces, asked for in that ``direction``. ``idle``
+    drop with other parameters."""
     keys = outcome.keys.keys
     if outcome.twice:
         raise _twice(pack, outcome)
     if outcome.unowned and converted:
+        forward = direction == "forward"
         raise AlreadyConverted(
-            f"the keys have the names that {pack.name} would give them already",
+            f"the keys have the names that {pack.name} would give them already"
+            if forward
+            else f"the keys have the names that {pack.name} begins with, and can't be taken back to them",
             where=pack.name,
             problems=grouped(keys[p] for p in outcome.unowned),
-            remedy="leave the pack out, or add --inverse to go back",
+            remedy="leave the pack out, or "
+            + ("add --inverse to go back" if forward else "leave --inverse out to go forward"),
         )
     if outcome.conflicts:
         raise _conflicts(pack, outcome)

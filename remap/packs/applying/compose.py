@@ -135,6 +135,7 @@ class Run:
             values,
             partial=self.partial or tolerant,
             converted=converted,
+            direction=self.direction,
             idle=self._idle(),
         )
         made = gather(pack, outcome, table.exprs, values.numbers, self.troubles) if outcome.claimed else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from remap.errors import PackError
@@ -265,6 +265,16 @@ def _stages(
     return stages
 
 
+def _no_mutual(rules: Sequence[Rule], problems: Problems) -> None:
+    """Note rules that yield to each other or to themselves: none of them would own a key."""
+    by = {r.id: r for r in rules}
+    for rule in rules:
+        for other in sorted(rule.replaces & by.keys()):
+            if rule.id in by[other].replaces and by[other].line <= rule.line:
+                what = "itself" if other == rule.id else f"{other!r}, which replaces it"
+                problems.add(rule.line, f"rule {rule.id}: replaces {what}; then nothing owns their keys")
+
+
 def _use(stage: RawStage, line: int, params: Mapping[str, Param], find: Find) -> UseStage:
     pack = find(stage.use or "")
     strange = [n for n in stage.with_ if n not in pack.all_params]
@@ -296,6 +306,7 @@ def _rules(
             seen[rule.id] = at.line
             rules.append(rule)
     ids = [r.id for r in rules]
+    _no_mutual(rules, problems)
     for rule in rules:
         for other in sorted(rule.replaces):
             if other not in ids:

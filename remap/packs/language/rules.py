@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from remap.errors import PackError
@@ -18,6 +19,9 @@ from remap.packs.language.template import Capture, Index, Ref, Tables, Template,
 from remap.packs.matching.matcher import trouble
 from remap.partitions.registry import Spelled, read_partition
 
+_ID = re.compile(r"[^\s|>`\"']+")
+"""What plans and receipts can join with `` > `` and pages can show in a table."""
+
 
 def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tables) -> Rule:
     """Check one rule. Raises PackError without a place."""
@@ -29,6 +33,8 @@ def read_rule(raw: RawRule, line: int, params: Mapping[str, Param], tables: Tabl
     if len(kinds) != 1:
         found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
         raise PackError(f"a rule has exactly one of from, regex, keep, drop, add; {found}")
+    if raw.id and not _ID.fullmatch(raw.id):
+        raise PackError(f"{raw.id!r} is no id", remedy="a word without spaces, quotes, | and >")
     if kinds == ["regex"]:
         return _pattern_rule(raw, line, params, tables)
     if kinds != ["add"] and (raw.each or raw.shape is not None or raw.dtype or raw.fill != "zeros"):
