@@ -316,7 +316,8 @@ def verify(
             remedy="compare it with another checkpoint: remap diff A B",
         )
     receipt, folder = located
-    problems = [*checks.check_files(receipt, folder), *checks.check_receipt(receipt, found)]
+    held = checks.held_by(found, receipt)
+    problems = [*checks.check_files(receipt, folder, held), *checks.check_receipt(receipt, found)]
     if against is not None and checks.held_by(found, receipt) is found.stored and not receipt.parallel:
         problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in compare(catalog(against), found)]
     elif against is not None:

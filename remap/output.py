@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +11,14 @@ from remap.errors import Damaged
 from remap.expr import Take
 from remap.expr.ties import tied_outputs
 from remap.files import refresh
-from remap.formats.base import OutFile, Part, TensorBytes
+from remap.formats.base import OutFile
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, room, write_files
 from remap.stream.placing.fingerprint import Stamp, fingerprint, stamp
 from remap.stream.placing.names import put_file
-from remap.stream.run import default_jobs
 from remap.types import Catalog, Entry, find_ties
-from remap.verify import check_headers, file_digest
+from remap.verify import check_headers, other_bytes
 from remap.verify import digests as digests_of
 
 Begin = Callable[[int, int], Callable[[int], None]]
@@ -110,7 +108,7 @@ def write_output(
                 plan,
                 what.format,
                 digests,
-                _files(what.files, folder, {o.key for o in plan.outputs}),
+                _files(what.files, folder, [output[o.key] for o in plan.outputs]),
                 what.left,
                 what.at,
                 what.again,
@@ -122,17 +120,10 @@ def write_output(
     return receipt
 
 
-def _files(files: Sequence[OutFile], folder: Path, planned: Set[str]) -> dict[str, receipts.File]:
-    """Sizes of all files, and digests of those that hold no tensor of the plan: an optimizer's, maybe."""
-    others = [f.name for f in files if not any(_holds(p, planned) for p in f.parts)]
-    with ThreadPoolExecutor(default_jobs()) as pool:
-        found = dict(zip(others, pool.map(file_digest, (folder / n for n in others)), strict=True))
-    return {f.name: receipts.File(f.nbytes, found.get(f.name)) for f in files}
-
-
-def _holds(part: Part, planned: Set[str]) -> bool:
-    """True for the bytes of a planned tensor, or for a piece of one (``key\\0row``)."""
-    return isinstance(part, TensorBytes) and part.key.partition("\0")[0] in planned
+def _files(files: Sequence[OutFile], folder: Path, tensors: Iterable[Entry]) -> dict[str, receipts.File]:
+    """Sizes of all files, and digests of what they hold beside the tensors."""
+    found = other_bytes({f.name: folder / f.name for f in files}, tensors)
+    return {f.name: receipts.File(f.nbytes, found[f.name]) for f in files}
 
 
 def _untied(plan: Plan, output: Mapping[str, Entry], fmt: str) -> list[str]:

@@ -64,10 +64,10 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file of the output: its size in bytes, and its digest where it holds no tensor of the model."""
+    """One file of the output: its size in bytes, and the digest of what it holds beside the tensors."""
 
     size: int
-    xxh3_128: str | None
+    xxh3_128: str
 
 
 class Parallel(msgspec.Struct, frozen=True):

@@ -130,13 +130,13 @@ def test_verify_fails_on_one_changed_bit(remap, out):
         ),
         (
             lambda out: (out / "latest").write_text("global_step1"),
-            "its bytes are not those that were written",
+            "latest: what it holds beside tensors is not what was written",
         ),
         (lambda out: (out / "config.json").write_text("{}"), "config.json: 2 bytes"),
     ],
 )
 def test_verify_fails_on_a_file_that_is_not_as_written(remap, out, change, said):
-    if "latest" in said or "bytes are not" in said:
+    if "latest" in said:
         (out / "global_step1").symlink_to("global_step0")
     change(out)
     ran = remap("verify", out)

@@ -35,7 +35,7 @@ def staged(destination, source, content="new", **options):
 def receipt(*files):
     """A receipt that lists ``files``."""
     source = Source("source", "safetensors", {})
-    listed = {name: File(3, None) for name in files}
+    listed = {name: File(3, "") for name in files}
     return Receipt(1, "0", "torch", source, [], [], None, {}, [], [], [], listed)
 
 
