@@ -10,11 +10,11 @@ import remap.receipt as receipts
 from remap.errors import Damaged
 from remap.expr import Take
 from remap.expr.ties import tied_outputs
-from remap.files import refresh
+from remap.files import is_remote, refresh
 from remap.formats.base import OutFile
 from remap.plan import Plan
 from remap.receipt import Receipt
-from remap.stream import MEMORY, Staging, room, write_files
+from remap.stream import MEMORY, Staging, Written, room, write_files
 from remap.stream.placing.fingerprint import Stamp, fingerprint, stamp
 from remap.stream.placing.names import put_file
 from remap.types import Catalog, Entry, find_ties
@@ -72,15 +72,23 @@ def write_output(
 
     Raises DestinationError, UsageError, Damaged, VerifyError; the destination is as it was then.
     """
-    total = sum(f.nbytes for f in what.files)
-    key = fingerprint(plan, what.files, what.again)
     before = _stamps(plan.catalog)
+    if is_remote(destination):
+        from remap.stream.uploading import Upload, check_options
+
+        check_options(how.overwrite, how.resume)
+        with Upload(destination, plan.catalog, single_file=what.single) as upload:
+            told = _progress(how, what.files)
+            written = upload.write(what.files, jobs=how.jobs, memory=how.memory, progress=told)
+            receipt = _checked(plan, what, written, upload.folder, reopen(destination), before)
+            upload.finish(receipt.encode())
+        return receipt
     with Staging(
         destination,
         plan.catalog,
         single_file=what.single,
         overwrite=how.overwrite,
-        key=key,
+        key=fingerprint(plan, what.files, what.again),
         resume=how.resume,
         sync=how.sync,
     ) as staging:
@@ -88,36 +96,52 @@ def write_output(
             return receipts.read(receipts.receipt_path(staging.destination))
         staging.check_room(room(what.files, staging.folder))
         with staging.writing() as folder:
-            told = how.progress(len(what.files), total) if how.progress else lambda n: None
             written = write_files(
                 what.files,
                 folder,
                 jobs=how.jobs,
                 memory=how.memory,
                 sync=how.sync,
-                progress=told,
+                progress=_progress(how, what.files),
                 journal=staging.journal,
             )
             output = reopen(folder / destination.name if what.single else folder)
-            check_headers(plan, output)
-            _check_unchanged(before, _stamps(plan.catalog))
-            rest = {o.key: Take(output[o.key]) for o in plan.outputs if o.key not in written.digests}
-            digests = {**written.digests, **digests_of(rest)}
-            untied = [] if what.parallel or not what.ties else _untied(plan, output, what.format)
-            receipt = receipts.make(
-                plan,
-                what.format,
-                digests,
-                _files(what.files, folder, [output[o.key] for o in plan.outputs]),
-                what.left,
-                what.at,
-                what.again,
-                [*what.notes, *untied],
-                what.parallel,
-            )
+            receipt = _checked(plan, what, written, folder, output, before)
             put_file(folder / receipts.RECEIPT, receipt.encode(), how.sync)
         staging.commit()
     return receipt
+
+
+def _progress(how: How, files: Sequence[OutFile]) -> Callable[[int], None]:
+    return how.progress(len(files), sum(f.nbytes for f in files)) if how.progress else lambda n: None
+
+
+def _checked(
+    plan: Plan,
+    what: What,
+    written: Written,
+    folder: Path,
+    output: Mapping[str, Entry],
+    before: Mapping[Path, Stamp],
+) -> Receipt:
+    """The receipt of what was written into ``folder``, of which ``output`` was re-opened. Raises VerifyError,
+    Damaged where the source is not as it was ``before``."""
+    check_headers(plan, output)
+    _check_unchanged(before, _stamps(plan.catalog))
+    rest = {o.key: Take(output[o.key]) for o in plan.outputs if o.key not in written.digests}
+    digests = {**written.digests, **digests_of(rest)}
+    untied = [] if what.parallel or not what.ties else _untied(plan, output, what.format)
+    return receipts.make(
+        plan,
+        what.format,
+        digests,
+        _files(what.files, folder, [output[o.key] for o in plan.outputs]),
+        what.left,
+        what.at,
+        what.again,
+        [*what.notes, *untied],
+        what.parallel,
+    )
 
 
 def _files(files: Sequence[OutFile], folder: Path, tensors: Iterable[Entry]) -> dict[str, receipts.File]:

@@ -135,4 +135,5 @@ def s3(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
     store.asked.clear()
+    store.refused = None
     return store

@@ -110,6 +110,7 @@ class Store:
                 pass
 
         self.asked: list[Asked] = []
+        self.refused: tuple[str, str] | None = None
         app = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._recorded(app), True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -131,6 +132,7 @@ class Store:
     def bucket(self, name: str) -> str:
         """A new bucket: its URL."""
         self._client().create_bucket(Bucket=name)
+        self.asked.clear()
         return f"s3://{name}"
 
     def put(self, folder: Path, url: str) -> None:
@@ -146,6 +148,15 @@ class Store:
         """Every object of a bucket."""
         found = self._client().list_objects_v2(Bucket=bucket).get("Contents", [])
         return sorted(o["Key"] for o in found)
+
+    def get(self, url: str) -> bytes:
+        """The bytes of an object."""
+        bucket, _, key = url.removeprefix("s3://").partition("/")
+        return bytes(self._client().get_object(Bucket=bucket, Key=key)["Body"].read())
+
+    def refuse(self, method: str, text: str) -> None:
+        """Answer 403 to requests of this method with ``text`` in their path, until a test begins anew."""
+        self.refused = (method, text)
 
     def unfinished(self, bucket: str) -> list[str]:
         """Objects of which parts were uploaded, and no more."""
@@ -165,6 +176,11 @@ class Store:
     def _recorded(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
         def recorded(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
             said: list[str] = []
+            method, text = self.refused or ("", "")
+            if method == environ["REQUEST_METHOD"] and text in environ["PATH_INFO"]:
+                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+                start("403 Forbidden", [("Content-Type", "application/xml")])
+                return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
 
             def begin(status: str, *args: Any, **kwargs: Any) -> Any:
                 said.append(status)

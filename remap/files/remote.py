@@ -39,6 +39,16 @@ class RemotePath(PosixPath):
         return _restore, (str(self), access.of(self.host, str(self.parent)))
 
     @property
+    def parent(self) -> RemotePath:
+        """The folder; of a host or bucket that itself, as of the root of a disk."""
+        return self if len(self.parts) <= 2 else super().parent
+
+    @property
+    def parents(self) -> tuple[RemotePath, ...]:
+        """Every folder that it lies in, up to the bucket."""
+        return () if self.parent is self else (self.parent, *self.parent.parents)
+
+    @property
     def scheme(self) -> str:
         """``s3``, ``https``, ..."""
         return self.parts[0].rstrip(":")

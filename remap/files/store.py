@@ -26,6 +26,12 @@ HEAD = 64 << 10
 HEADS = 256
 """Files of which they are remembered."""
 
+SMALL = 16 << 10
+"""Bytes. Ranges up to this length are headers, too, and remembered."""
+
+SMALLS = 4096
+"""How many of them."""
+
 PAUSES = (0.2, 1.0)
 """Seconds before asking again where the way there failed."""
 
@@ -59,6 +65,7 @@ def forget(path: RemotePath) -> None:
         for other in [p for p in known if p == top or top in p.parents]:
             del known[other]
     head.cache_clear()
+    _small.cache_clear()
 
 
 def info(path: RemotePath) -> Info | None:
@@ -96,13 +103,18 @@ def read(path: RemotePath, offset: int, nbytes: int, size: int) -> bytes:
         return b""
     if offset + nbytes <= min(HEAD, size) and nbytes < HEAD:
         return head(path, size)[offset : offset + nbytes]
-    return _ask_range(path, offset, nbytes, size)
+    return (_small if nbytes <= SMALL else _ask_range)(path, offset, nbytes, size)
 
 
 @lru_cache(HEADS)
 def head(path: RemotePath, size: int) -> bytes:
     """The first bytes of a file."""
     return _ask_range(path, 0, min(HEAD, size), size)
+
+
+@lru_cache(SMALLS)
+def _small(path: RemotePath, offset: int, nbytes: int, size: int) -> bytes:
+    return _ask_range(path, offset, nbytes, size)
 
 
 def look(paths: Sequence[RemotePath], heads: bool) -> None:

@@ -15,7 +15,7 @@ from remap.expr.ranges import Run
 from remap.formats.base import Literal, Part, TensorBytes
 from remap.stream.read import Sources, read_runs
 from remap.stream.sharing import Sharing
-from remap.stream.sink import Progress, Sink
+from remap.stream.sink import Into, Progress, Sink
 from remap.stream.sums import Sum, Summed, Turns
 from remap.stream.work import BlockTask, Task, runs_of
 from remap.types import Span
@@ -32,17 +32,30 @@ class Target(NamedTuple):
 def run_task(task: Task, target: Target, budget: int, progress: Progress) -> dict[int, Summed]:
     """Write the task's parts; the sums of each by its number in the file."""
     fd = os.open(target.path, os.O_WRONLY)
-    sums: dict[int, Summed] = {}
     try:
-        with Sources() as sources:
-            sink = Sink(fd, task.offset, sources.fd, progress)
-            for number, part in enumerate(task.parts, task.first):
-                total = Sum(part, target.sealed)
-                _write(part, sink, total, sources, target.sharing, budget)
-                sums[number] = total.done()
-            sink.flush()
+        return write_parts(task, fd, target.sealed, target.sharing, budget, progress)
     finally:
         os.close(fd)
+
+
+def write_parts(
+    task: Task, into: Into, sealed: bool, sharing: Sharing | None, budget: int, progress: Progress
+) -> dict[int, Summed]:
+    """Write the task's parts to a file that is open, at their place or one after another; the sums of each by
+    its number in the file.
+
+    sealed   CRC-32 are wanted of all parts
+    sharing  source files whose blocks may be shared, None where none can be
+    budget   bytes that a computed block may take
+    """
+    sums: dict[int, Summed] = {}
+    with Sources() as sources:
+        sink = Sink(into, task.offset, sources.fd, progress)
+        for number, part in enumerate(task.parts, task.first):
+            total = Sum(part, sealed)
+            _write(part, sink, total, sources, sharing, budget)
+            sums[number] = total.done()
+        sink.flush()
     return sums
 
 
@@ -61,7 +74,9 @@ def run_block(task: BlockTask, target: Target, turns: Turns, progress: Progress)
     return {task.first: turns.done()} if task.number == task.count - 1 else {}
 
 
-def _write(part: Part, sink: Sink, total: Sum, sources: Sources, sharing: Sharing, budget: int) -> None:
+def _write(
+    part: Part, sink: Sink, total: Sum, sources: Sources, sharing: Sharing | None, budget: int
+) -> None:
     runs = runs_of(part)
     if isinstance(part, Literal):
         total.add(part.data)
@@ -71,7 +86,7 @@ def _write(part: Part, sink: Sink, total: Sum, sources: Sources, sharing: Sharin
         for block in blocks.blocks(part.expr, budget):
             total.add(block)
             sink.write(block)
-    elif (span := _whole(runs)) and sink.shares(span) and span.file in sharing:
+    elif sharing is not None and (span := _whole(runs)) and sink.shares(span) and span.file in sharing:
         for data in read_runs(runs, sources, sink.scratch):
             total.add(data)
         sink.share(span)

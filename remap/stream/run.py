@@ -61,7 +61,7 @@ def write_files(
     Raises UsageError where a block can't fit, Damaged where a source's bytes are wrong, OSError.
     """
     computed = work.computed(files)
-    jobs, budget = _share(computed, jobs, memory)
+    jobs, budget = share_memory(computed, jobs, memory)
     sharing = Sharing(folder)
     targets = [Target(_create(folder, f, sharing), f.seal is not None, sharing) for f in files]
     known = journal.recall(files, [t.path for t in targets]) if journal else {}
@@ -92,7 +92,7 @@ def _skipped(
     return sum(files[file].parts[i].nbytes for file, i in known.keys() - again)
 
 
-def _share(computed: Mapping[Place, TensorBytes], jobs: int | None, memory: int) -> tuple[int, int]:
+def share_memory(computed: Mapping[Place, TensorBytes], jobs: int | None, memory: int) -> tuple[int, int]:
     """How many threads, and the bytes that each may compute with."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"{jobs} threads can't do anything", remedy="give --jobs 1 or more")

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, Union
 
 from remap.files import Handle
 from remap.formats.base import BLOCK
@@ -14,6 +15,15 @@ from remap.stream.read import BUFFER
 from remap.types import Span
 
 Progress = Callable[[int], None]
+
+
+class Appended(Protocol):
+    """A file that is written from start to end."""
+
+    def write(self, data: memoryview | bytes) -> None: ...
+
+
+Into = Union[int, Appended]
 
 SHARED = 64 << 10
 """Bytes: some blocks at least. What is shorter is copied, unless it continues what is shared."""
@@ -30,14 +40,15 @@ def _buffer() -> memoryview:
 
 
 class Sink:
-    """Writes to ``fd`` from ``offset`` on. One a thread at a time.
+    """Writes to a file: at ``offset`` and from there on by its descriptor, or one after another. One a thread
+    at a time.
 
     source    gives the descriptor of a file to share with
     progress  called with the number of bytes that were written, or are shared
     """
 
-    def __init__(self, fd: int, offset: int, source: Callable[[Path], Handle], progress: Progress) -> None:
-        self._fd = fd
+    def __init__(self, into: Into, offset: int, source: Callable[[Path], Handle], progress: Progress) -> None:
+        self._into = into
         self._offset = offset  # of what the buffer holds, after what is shared
         self._view = _buffer()
         self._filled = 0
@@ -100,13 +111,14 @@ class Sink:
 
     def _settle(self, span: Span) -> None:
         fd = self._source(span.file)
-        assert isinstance(fd, int)  # no other file shares
+        assert isinstance(fd, int), "no other file shares"
+        assert isinstance(self._into, int), "no other file shares"
         start = span.offset
         head = min(-start % BLOCK, span.nbytes)
         whole = (span.nbytes - head) // BLOCK * BLOCK
         self._copy(fd, start, head)
         try:
-            disk.share(fd, start + head, self._fd, self._offset, whole)
+            disk.share(fd, start + head, self._into, self._offset, whole)
         except OSError:  # a file with other rules than its neighbours, a limit of the file system
             self._copy(fd, start + head, whole)
         else:
@@ -123,8 +135,12 @@ class Sink:
             start, nbytes = start + n, nbytes - n
 
     def _put(self, data: memoryview) -> None:
+        if not isinstance(self._into, int):
+            self._into.write(data)
+            self._progress(len(data))
+            return
         while data:
-            n = os.pwrite(self._fd, data, self._offset)
+            n = os.pwrite(self._into, data, self._offset)
             self._offset += n
             data = data[n:]
             self._progress(n)

@@ -28,7 +28,7 @@ class Sum:
     """Of one part, while it passes."""
 
     def __init__(self, part: Part, sealed: bool) -> None:
-        self._expected = _expected_crc(part)
+        self._expected = known_crc(part)
         self._crc = 0 if sealed or self._expected is not None else None
         self._hash = xxhash.xxh3_128() if isinstance(part, TensorBytes) else None
         self._part = part
@@ -75,7 +75,8 @@ class Turns:
         return self._sum.done()
 
 
-def _expected_crc(part: Part) -> int | None:
+def known_crc(part: Part) -> int | None:
+    """The CRC-32 that the source says of a part, None where it says nothing."""
     if isinstance(part, CopiedBytes):
         return part.crc32
     if isinstance(part, TensorBytes) and isinstance(part.expr, Take):
