@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from remap.errors import UsageError
 from remap.ops.spelling import spelled
 from remap.packs.language.pack import New, Param, Pattern, Rule, Source, When
 from remap.packs.language.template import Capture, Index, Ref, Template, Text
@@ -129,6 +130,11 @@ def _element(e: Text | Capture | Index | Ref, *, declare: bool) -> str:
     if not declare or e.kind == "segment":
         return f"{{{e.name}}}"
     if e.kind == "names":
+        if odd := [name for pair in e.table for name in pair if set(name) & set("|={}")]:
+            raise UsageError(
+                f"{odd[0]!r} can't stand among the names of a capture",
+                remedy="turn the pack round by hand: a table may hold it",
+            )
         pairs = "|".join(a if a == b else f"{a}={b}" for a, b in e.table)
         return f"{{{e.name}:{pairs}}}"
     return f"{{{e.name}:{e.kind}}}"

@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from math import prod
 
 from remap.errors import PackError
 from remap.ops import arithmetic
@@ -295,6 +296,8 @@ def _expand(key: LayoutKey, values: Resolved) -> Iterator[Expected]:
     for e in template.elements:
         if isinstance(e, Capture) and e.table and e.name is not None:
             choices[e.name] = [left for left, _ in e.table]
+    if prod(map(len, choices.values())) > MOST:
+        raise PackError(f"{key.template.text} stands for more than {MOST} keys; a layout counts to {MOST}")
     shape = None if key.shape is None else tuple(_size(s, values, key) for s in key.shape)
     for several in product(*choices.values()):
         captures = dict(zip(choices, several, strict=True))
@@ -308,4 +311,8 @@ def _size(tree: Arithmetic, values: Resolved, key: LayoutKey) -> int:
     if missing:
         why = values.missing.get(missing[0], "it is no number")
         raise PackError(f"{key.template.text}: {missing[0]} has no value: {why}")
-    return arithmetic.evaluate(tree, values.numbers)
+    found = arithmetic.evaluate(tree, values.numbers)
+    if found < 0:
+        said = ", ".join(f"{n} = {values.numbers[n]}" for n in sorted(arithmetic.names(tree)))
+        raise PackError(f"{key.template.text}: {tree} is {found}, with {said}")
+    return found

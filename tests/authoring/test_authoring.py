@@ -289,3 +289,13 @@ def test_an_example_that_shows_nothing_or_what_can_not_be(example: str, said: st
     found = [f.message for f in run_examples(the)]
     assert len(found) == (said is not None)
     assert said is None or said in found[0]
+
+
+def test_names_of_a_table_that_only_a_table_can_hold_are_not_written_out_wrong() -> None:
+    the = pack("""
+        tables: {t: {"a|b": "c=d"}}
+        stages: [{rules: [{id: r, from: "{x:@t}.w", to: "{x}.v"}]}]
+    """)
+    assert renamed(the, ["a|b.w"]) == {"a|b.w": "c=d.v"}
+    with pytest.raises(UsageError, match="'c=d' can't stand among the names of a capture"):
+        inverse_text(the)

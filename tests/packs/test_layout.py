@@ -109,3 +109,21 @@ def test_of_layouts_that_are_alike_the_simplest_is_recognised() -> None:
     more = [*keys, "0.image_encoder.proj.weight"]
     assert [layout.name for layout in recognised(more)] == ["magma/multimodal"]
     assert recognised([*keys, "2.attention.strange.weight"]) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ('key: "a.{i:int}", each: {i: n-5}', "a.{i:int}: (n-5) is -2, with n = 3"),
+        ('key: "a", shape: [n-5]', "a: (n-5) is -2, with n = 3"),
+        ('key: "a.{n-5}"', "(n-5) is -2, with n = 3"),
+        ('key: "a", shape: [3//(n-3)]', "division by 0"),
+        ('key: "a.{i:int}.{j:int}", each: {i: n*3000, j: n*3000}', "stands for more than 1000000 keys"),
+    ],
+)
+def test_sizes_that_no_model_has(key: str, said: str) -> None:
+    head = "remap: 1\nlayout: t/l\ntitle: t\nparams: {n: {default: 3}}\nkeys:\n"
+    layout = read_layout(f"{head}  - {{role: weight, {key}}}\n".encode(), "l.layout.yaml")
+    with pytest.raises(PackError) as e:
+        layout.expected(layout.resolve([], {}))
+    assert said in str(e.value)
