@@ -63,34 +63,35 @@ class Web:
             def _answer(self, send: bool) -> None:
                 url = urlsplit(self.path)
                 file = web.folder / unquote(url.path).lstrip("/")
-                status, data = self._found(url.path, url.query, file)
+                status = self._status(url.path, url.query, file)
+                size = file.stat().st_size if status == 200 else 0
                 wanted = self.headers.get("Range")
                 found = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted or "")
-                size = len(data)
-                self.send_response_only(
-                    status if status != 200 or not found or "/whole/" in url.path else 206
-                )
+                start, stop = 0, size
                 if status == 200 and found and "/whole/" not in url.path:
-                    start, stop = int(found[1]), min(int(found[2] or size - 1) + 1, size)
-                    data = data[start:stop]
+                    status, start, stop = 206, int(found[1]), min(int(found[2] or size - 1) + 1, size)
+                self.send_response_only(status)
+                if status == 206:
                     self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
-                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Content-Length", str(stop - start))
                 self.send_header("ETag", f'"{size}"')
                 self.end_headers()
-                web.asked.append(Asked(self.command, self.path, wanted, status, len(data) if send else 0))
-                if send:
+                web.asked.append(Asked(self.command, self.path, wanted, status, (stop - start) * send))
+                if send and stop > start:
                     try:
-                        self.wfile.write(data)
+                        with file.open("rb") as f:
+                            f.seek(start)
+                            self.wfile.write(f.read(stop - start))
                     except (BrokenPipeError, ConnectionResetError):
                         self.close_connection = True
 
-            def _found(self, path: str, query: str, file: Path) -> tuple[int, bytes]:
+            def _status(self, path: str, query: str, file: Path) -> int:
                 basic = "Basic " + base64.b64encode(USER.encode()).decode()
                 if "/private/" in path and self.headers.get("Authorization") != basic:
-                    return 401, b""
+                    return 401
                 if "/signed/" in path and query != SIGNED:
-                    return 403, b""
-                return (200, file.read_bytes()) if file.is_file() else (404, b"")
+                    return 403
+                return 200 if file.is_file() else 404
 
             def log_message(self, *_: object) -> None:
                 pass
