@@ -13,6 +13,7 @@ from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding, Judged, Level
 from remap.audits.policy import Policy, Waiver
 from remap.audits.report import LOADED, Report, Share
+from remap.audits.target import Target
 
 
 def judge(
@@ -39,8 +40,13 @@ def judge(
         coverage=share,
         drops=tuple((d.key, d.because) for d in table.plan.drops) if table.plan else (),
         gone=bench.gone(findings),
-        notes=tuple(table.source.warnings),
+        notes=(*table.source.warnings, *_warnings(table.target)),
     )
+
+
+def _warnings(target: Target) -> Iterator[str]:
+    for warning in target.catalog.warnings if target.catalog else ():
+        yield f"{target.name}: {warning}"
 
 
 def coverage(table: Comparison, findings: Iterable[Finding]) -> Share:
@@ -123,4 +129,10 @@ def _thresholds(policy: Policy, share: Share) -> Iterator[Finding]:
         ("elements", share.of_elements, policy.elements),
     ):
         if got < least:
-            yield _whole(registry.get("coverage"), f"{got:.2%} of the {what} are loaded; {least:.2%} must be")
+            told = f"{_percent(got)} of the {what} are loaded; {_percent(least)} must be"
+            yield _whole(registry.get("coverage"), told)
+
+
+def _percent(share: float) -> str:
+    """As many digits as it takes to tell a share from one that is a little more."""
+    return f"{share * 100:.6f}".rstrip("0").rstrip(".") + " %"

@@ -31,7 +31,8 @@ class Target:
     name        how reports call it
     specs       key -> spec, in the model's order
     buffers     keys that are buffers; None where that isn't known (a key list has names only)
-    ties        key -> the first key that shares its storage
+    ties        key -> the first key that shares its storage; None where that isn't known (a list of names
+                says nothing of it)
     names_only  shapes and dtypes are not known
     catalog     the checkpoint that it was read from, where its values may be compared
     config      the model's config.json
@@ -42,7 +43,7 @@ class Target:
     name: str
     specs: Mapping[str, TensorSpec]
     buffers: frozenset[str] | None = None
-    ties: Mapping[str, str] = field(default_factory=dict)
+    ties: Mapping[str, str] | None = None
     names_only: bool = False
     catalog: Catalog | None = None
     config: Mapping[str, object] = field(default_factory=dict)
@@ -62,7 +63,7 @@ def from_catalog(catalog: Catalog) -> Target:
         name=str(catalog.root),
         specs={k: e.spec for k, e in catalog.entries.items()},
         buffers=frozenset(json.loads(said["buffers"])) if "buffers" in said else None,
-        ties=json.loads(said["ties"]) if "ties" in said else catalog.aliases,
+        ties=json.loads(said["ties"]) if "ties" in said else catalog.aliases or None,
         names_only=names_only(catalog),
         catalog=catalog,
         config=catalog.config,
@@ -73,12 +74,17 @@ def as_catalog(target: Target) -> Catalog:
     """A target as a catalog without locations, for its key list."""
     if target.catalog is not None:
         return target.catalog
+    known: dict[str, object] = {}
+    if target.buffers is not None:
+        known["buffers"] = sorted(target.buffers)
+    if target.ties is not None:
+        known["ties"] = dict(target.ties)
     return Catalog(
         format="model",
         root=Path(target.name),
         files=(),
         entries={k: Entry(k, s) for k, s in target.specs.items()},
-        metadata={"buffers": json.dumps(sorted(target.buffers or ())), "ties": json.dumps(dict(target.ties))},
+        metadata={k: json.dumps(v) for k, v in known.items()},
         config=target.config,
     )
 
@@ -104,7 +110,8 @@ def open_target(
 
     A path is a checkpoint, a key list, or a Hugging Face folder with a ``config.json`` and no weights.
     ``package.module:function`` and ``path.py:function`` return an ``nn.Module``. ``family/name`` is a layout,
-    whose parameters are ``params``, or read from ``config`` and the ``offered`` entries of the source.
+    whose parameters are ``params``, or read from ``config`` and the ``offered`` entries of the source. Other
+    targets but the ranks of a parallel run have no parameters: UsageError.
     """
     if isinstance(what, Target):
         return what
@@ -112,13 +119,15 @@ def open_target(
         return from_catalog(what)
     path = locate(what).expanduser()
     text = str(path) if is_remote(path) else str(what)
-    if path.exists():
-        if _config_only(path):
-            return _opener("config")(text)
+    if path.exists() and not _config_only(path):
         found = registry.open_catalog(path, at=at)
-        return from_catalog(whole(found, replace(settings, params=params or {})))
-    if ":" in text:
-        return _opener("function")(text)
+        model = whole(found, replace(settings, params=params or {}))
+        if model is found:
+            _check_no_params(params, text)
+        return from_catalog(model)
+    if path.exists() or ":" in text:
+        _check_no_params(params, text)
+        return _opener("config" if path.exists() else "function")(text)
     if text in available_layouts():
         return _from_layout(text, offered, config, params)
     raise UsageError(
@@ -127,6 +136,16 @@ def open_target(
         remedy="give a checkpoint, a key list (remap keys MODEL -o keys.json), a folder with config.json, "
         f"package.module:function or path.py:function, or a layout: {', '.join(available_layouts())}",
     )
+
+
+def _check_no_params(params: Mapping[str, str] | None, text: str) -> None:
+    if params:
+        raise UsageError(
+            "a target that is no layout, nor the ranks of a parallel run, has no parameters",
+            where=text,
+            problems=[f"{k}={v}" for k, v in params.items()],
+            remedy=f"leave them out, or name a layout: {', '.join(available_layouts())}",
+        )
 
 
 def _from_layout(

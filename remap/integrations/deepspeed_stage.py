@@ -35,7 +35,7 @@ def joined(stages: Iterable[Target]) -> Target:
     """The whole pipeline, its layers in order. Stages that are copies of each other count once."""
     found = list(stages)
     specs = {k: s for t in found for k, s in t.specs.items()}
-    ties = {k: first for t in found for k, first in t.ties.items()}
+    ties = {k: first for t in found for k, first in (t.ties or {}).items()}
     buffers = frozenset(k for t in found for k in t.buffers or ())
     order = sorted(specs, key=lambda k: int(k.partition(".")[0]))
     return Target(found[0].name, {k: specs[k] for k in order}, buffers, ties)

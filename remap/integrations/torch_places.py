@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from remap.errors import UsageError
+from remap.integrations.torch_model import memory
 
 FSDP1 = "FullyShardedDataParallel"
 """The class that makes one flat tensor of many."""
@@ -78,10 +79,10 @@ def _is_plain(module: nn.Module) -> bool:
 
 
 def tied(there: Mapping[str, Place]) -> dict[str, tuple[str, ...]]:
-    """Key -> all keys of the same tensor object, itself among them, in the model's order."""
-    groups: dict[int, list[str]] = {}
+    """Key -> all keys of the same tensor, itself among them, in the model's order."""
+    groups: dict[object, list[str]] = {}
     for key, place in there.items():
-        groups.setdefault(id(place.tensor), []).append(key)
+        groups.setdefault(memory(place.tensor), []).append(key)
     return {key: tuple(group) for group in groups.values() for key in group}
 
 
@@ -89,6 +90,12 @@ def on_meta(model: nn.Module) -> list[str]:
     """Parameters and buffers, those that no state dict has among them, that have no memory yet."""
     everything = [*model.named_parameters(), *model.named_buffers()]
     return [name for name, tensor in everything if tensor.is_meta]
+
+
+def expanded(tensor: torch.Tensor) -> bool:
+    """Do several of its elements lie at one place? Nothing can be copied into it."""
+    strided = tensor.layout is torch.strided
+    return strided and any(n > 1 and step == 0 for n, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def check_whole(model: nn.Module) -> None:

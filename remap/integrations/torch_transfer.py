@@ -19,7 +19,7 @@ from remap.dtypes import dtype as find_dtype
 from remap.errors import RemapError, UsageError
 from remap.expr import Cast, Expr, Take, ranges
 from remap.expr.blocks import evaluate
-from remap.integrations.torch_places import Place, on_meta, places, share, tied
+from remap.integrations.torch_places import Place, expanded, on_meta, places, share, tied
 from remap.integrations.watching.torch_state import quietly
 from remap.integrations.watching.watch import seen_strict
 from remap.types import Catalog
@@ -132,7 +132,7 @@ class Transfer:
         if self.assign is not None:
             return self.assign
         there = place.tensor
-        return there.is_meta or find_dtype(str(there.dtype)) != expr.spec.dtype
+        return there.is_meta or expanded(there) or find_dtype(str(there.dtype)) != expr.spec.dtype
 
     def _device(self, there: torch.Tensor) -> torch.device:
         if self.device is not None:
@@ -144,6 +144,7 @@ class Transfer:
             return
         kinds: tuple[tuple[Callable[[torch.Tensor, Expr], bool], str], ...] = (
             (lambda t, e: t.is_meta, "has no memory (meta device)"),
+            (lambda t, e: expanded(t), "has one place in memory for several elements (Tensor.expand)"),
             (lambda t, e: find_dtype(str(t.dtype)) != e.spec.dtype, "would change its type"),
         )
         odd = [

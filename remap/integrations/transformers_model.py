@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 import transformers
 
 from remap.audits.target import Target
 from remap.errors import UsageError
-from remap.integrations.torch_model import target_of
+from remap.integrations.torch_model import built, target_of
 
 
 def open_folder(text: str) -> Target:
     """The model that the config names, of the installed transformers, built on the meta device.
 
-    Code in the folder is never run. Raises UsageError for an architecture that transformers doesn't have.
+    Code in the folder is never run, and of transformers nothing but a model's class. Raises UsageError for a
+    config that transformers refuses, and for an architecture that it doesn't have.
     """
     path = Path(text)
-    try:
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    except (ValueError, OSError) as e:
-        raise UsageError(f"transformers can't read its config: {e}", where=path) from None
-    names = config.architectures or []
-    found = next((getattr(transformers, n) for n in names if hasattr(transformers, n)), None)
+    config = built(lambda: _config(path), text, "transformers can't read its config")
+    names = [str(n) for n in config.architectures or []]
+    there = (getattr(transformers, n, None) for n in names)
+    found = next(
+        (c for c in there if isinstance(c, type) and issubclass(c, transformers.PreTrainedModel)), None
+    )
     if found is None:
         wanted = " or ".join(names) or "architecture named in it"
         raise UsageError(
@@ -31,6 +31,8 @@ def open_folder(text: str) -> Target:
             where=path,
             remedy="use a key list: remap keys path.py:function -o keys.json",
         )
-    with torch.device("meta"):
-        model = found(config)
-    return target_of(model, text)
+    return target_of(built(lambda: found(config), text), text)
+
+
+def _config(path: Path) -> transformers.PretrainedConfig:
+    return transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)

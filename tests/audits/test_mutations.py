@@ -386,6 +386,23 @@ def test_a_tie_that_is_known_is_no_missing_weight() -> None:
     assert [f.key for f in report.of("missing-tied")] == ["lm_head.weight"]
 
 
+@pytest.mark.parametrize(
+    ("ties", "config", "found"),
+    [
+        (None, {}, "missing-tied"),  # nothing is known of the target: what the checkpoint says
+        (None, {"tie_word_embeddings": False}, "missing-parameter"),  # its own config speaks first
+        ({}, {}, "missing-parameter"),  # a model with a head of its own
+    ],
+)
+def test_a_tie_of_the_checkpoint_is_none_of_a_model_that_has_none(
+    ties: dict[str, str] | None, config: dict[str, object], found: str
+) -> None:
+    source = catalog(without("lm_head.weight")(dict(MODEL)), config={"tie_word_embeddings": True})
+    report = audit(source, replace(target(MODEL), ties=ties, config=config))
+    assert [f.key for f in report.of(found)] == ["lm_head.weight"]
+    assert report.passed is (found == "missing-tied")
+
+
 def test_a_tie_whose_partner_does_not_fit_is_missing() -> None:
     source = catalog(without("lm_head.weight", "embed_tokens.weight")(dict(MODEL)))
     wanted = replace(target(MODEL), ties={"lm_head.weight": "embed_tokens.weight"})

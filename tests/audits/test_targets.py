@@ -35,6 +35,28 @@ def broken():
 def other():
     return {}
 
+def ends():
+    raise SystemExit(0)
+
+class Ours(Exception):
+    pass
+
+def raises():
+    raise Ours("no such thing")
+
+def asserts():
+    assert False, "not here"
+
+def imports():
+    import no_such_package_of_ours
+
+def shapeless():
+    return nn.LazyLinear(4)
+
+def talks():
+    print("built")
+    return build()
+
 class Nested:
     build = staticmethod(build)
 """
@@ -77,6 +99,11 @@ def test_a_function_in_a_module(model: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("{file}:nothing", "has no function 'nothing'"),
         ("{file}:broken", "building the model failed: TypeError"),
         ("{file}:other", "it returned dict, no torch.nn.Module"),
+        ("{file}:ends", "building the model failed: SystemExit: 0"),
+        ("{file}:raises", "building the model failed: Ours: no such thing ({file}:"),
+        ("{file}:asserts", "building the model failed: AssertionError: not here"),
+        ("{file}:imports", "building the model failed: ModuleNotFoundError"),
+        ("{file}:shapeless", "parameters of the model have no shape yet"),
         ("no_such_package_of_ours:build", "can't be imported"),
         ("no/such/file.py:build", "no such Python file"),
         ("no/such/checkpoint", "nothing to audit against"),
@@ -85,7 +112,32 @@ def test_a_function_in_a_module(model: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_no_target(model: Path, what: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         open_target(what.format(file=model))
-    assert message in str(error.value)
+    assert message.format(file=model) in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["def build(:", "import no_such_package_of_ours", "exit(0)", "1 / 0"])
+def test_a_file_that_does_not_run_is_no_target(tmp_path: Path, text: str) -> None:
+    (tmp_path / "wrong_model.py").write_text(text)
+    with pytest.raises(UsageError, match="can't be imported"):
+        open_target(f"{tmp_path / 'wrong_model.py'}:build")
+
+
+def test_what_building_prints_is_no_part_of_a_report(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_target(f"{model}:talks")
+    assert capsys.readouterr() == ("", "built\n")
+
+
+def test_what_is_no_layout_has_no_parameters(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text('{"a": [[2], "float16"]}')
+    for what in (f"{model}:build", tmp_path / "keys.json"):
+        with pytest.raises(UsageError, match="no layout"):
+            open_target(what, params={"layers": "5"})
+
+
+def test_a_view_is_a_tie_as_the_object_itself_is() -> None:
+    tied = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    tied[1].weight = nn.Parameter(tied[0].weight.data)
+    assert target_of(tied).ties == {"1.weight": "0.weight"}
 
 
 def test_a_models_key_list_keeps_buffers_and_ties(model: Path, tmp_path: Path) -> None:
@@ -114,13 +166,31 @@ def test_a_config_of_an_unknown_architecture(tmp_path: Path) -> None:
         open_target(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "gpt_neox", "architectures": ["pipeline"]}, "has no pipeline"),
+        ({"model_type": "gpt_neox", "hidden_size": "64"}, "transformers can't read its config"),
+    ],
+)
+def test_a_config_names_a_model_and_nothing_else(
+    tmp_path: Path, config: dict[str, object], message: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=message):
+        open_target(tmp_path)
+
+
 def test_an_index_without_its_shards_is_names_only(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(json.dumps({"metadata": {}, "weight_map": {"a": "x.safetensors", "b": "x.safetensors"}}))
     found = open_target(path)
     assert found.names_only
     assert list(found.specs) == ["a", "b"]
-    assert remap.audit(path, found).counts["matched"] == 2
+    report = remap.audit(path, found)
+    assert report.counts["matched"] == 2
+    said = "the list has names only; shapes and dtypes are not checked"
+    assert report.notes == (said, f"{path}: {said}")
 
 
 def test_a_compressed_key_list(tmp_path: Path) -> None:

@@ -174,6 +174,18 @@ class TestTies:
             remap.load_into(model, pythia("fp32"), RULES, policy="magma")
         assert departures(model, before) == []
 
+    def test_views_of_one_tensor_are_a_tie_too(self, tmp_path: Path) -> None:
+        save_file({"0.weight": torch.ones(3, 3), "1.weight": torch.zeros(3, 3)}, tmp_path / "m.safetensors")
+        model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+        model[1].weight = nn.Parameter(model[0].weight.data)
+        with pytest.raises(UsageError, match=r"0.weight and 1.weight"):
+            remap.load_into(model, tmp_path / "m.safetensors")
+
+    def test_a_model_with_a_head_of_its_own_needs_one(self, pythia: Pythia) -> None:
+        """The checkpoint's config ties them, and has one tensor for both."""
+        with pytest.raises(AuditFailed, match=r"RM101 missing-parameter: 8.final_linear.weight.*of its own"):
+            remap.load_into(build(), pythia("tied-fp32"), RULES, policy="magma")
+
     def test_one_value_twice_is_fine(self, tmp_path: Path) -> None:
         weight = torch.randn(3, 3)
         save_file({"0.weight": weight, "1.weight": weight.clone()}, tmp_path / "m.safetensors")
@@ -182,6 +194,20 @@ class TestTies:
         remap.load_into(model, tmp_path / "m.safetensors", assign=True)
         assert model[0].weight.equal(weight)
         assert model[1].weight is model[0].weight
+
+
+def test_what_lies_at_one_place_for_many_elements_is_replaced(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("mask", torch.zeros(1).expand(4))
+    save_file({**linear_of_ones(), "mask": torch.arange(4.0)}, tmp_path / "m.safetensors")
+    with pytest.raises(UsageError, match="mask: has one place in memory for several elements"):
+        remap.load_into(model, tmp_path / "m.safetensors", assign=False)
+    remap.load_into(model, tmp_path / "m.safetensors")
+    assert model.mask.tolist() == [0, 1, 2, 3]
+
+
+def linear_of_ones() -> dict[str, torch.Tensor]:
+    return {"weight": torch.ones(2, 2), "bias": torch.ones(2)}
 
 
 class TestOwnLoadingCode:

@@ -7,7 +7,7 @@ models.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _HEAD = re.compile(
     r"(?:^|\.)(?:lm_head|embed_out|output_projection|final_linear|cls\.predictions\.decoder|lm_head\.decoder)"
@@ -17,6 +17,12 @@ _AROUND = re.compile(r"(?:\.base_layer|\.original_module|\.modules_to_save)?\.we
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|embed_in|word_embeddings|shared|tok_embeddings|word_embedding)\.weight$"
 )
+
+
+def tied_by_config(*configs: Mapping[str, object]) -> bool:
+    """Does the first of the configs that says anything of ties say that head and embedding are one?"""
+    said = (c["tie_word_embeddings"] for c in configs if "tie_word_embeddings" in c)
+    return next(said, False) is True
 
 
 def is_head(key: str) -> bool:

@@ -20,7 +20,7 @@ from remap.audits.category import Category
 from remap.audits.clues.nearest import Nearest
 from remap.audits.comparison import Comparison
 from remap.audits.finding import Finding
-from remap.audits.names.ties import embedding_of, is_head
+from remap.audits.names.ties import embedding_of, is_head, tied_by_config
 
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
@@ -35,9 +35,12 @@ def _tie(table: Comparison, key: str) -> str:
     embedding = embedding_of(key, table.offered)
     if not embedding or table.target.specs.get(embedding) != table.target.specs[key]:
         return ""
-    return (
-        f"it may be tied to {embedding}; the target does not say so (a model does, a list of names does not)"
-    )
+    if table.target.ties is None:
+        known = "the target does not say so (a model does, a list of names does not)"
+        return f"it may be tied to {embedding}; {known}"
+    if tied_by_config(table.source.config):
+        return f"the checkpoint's config ties it to {embedding}; the target has a tensor of its own"
+    return ""
 
 
 CATEGORY = Category("RM101", "missing-parameter", "fail", find)
