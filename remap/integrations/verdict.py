@@ -37,6 +37,7 @@ def _problems(report: Report, *, several: bool) -> Iterator[str]:
         for line in group.lines:
             count = f"{line.count} x " if line.count > 1 else ""
             yield f"{group.code} {group.category}: {count}{' '.join(filter(None, line.cells))}"
+    yield from report.notes
 
 
 def _fix(found: Suggestion) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,31 @@ class TestTorch:
         assert [r.passed for r in watched.reports] == [True]
 
     def test_it_may_raise_at_the_load(self) -> None:
-        with remap.watch(at_once=True) as watched, pytest.raises(AuditFailed):
+        after = False
+        with pytest.raises(AuditFailed), remap.watch(at_once=True) as watched:
             linear().load_state_dict(state("bias"), strict=False)
-        assert len(watched.reports) == 1  # and not again at the end
+            after = True
+        assert len(watched.reports) == 1
+        assert not after
+
+    def test_what_was_raised_at_the_load_and_caught_there_is_raised_at_the_end(self) -> None:
+        with pytest.raises(AuditFailed), remap.watch(at_once=True), suppress(Exception):
+            linear().load_state_dict(state("bias"), strict=False)
+
+    @pytest.mark.parametrize("strict", [True, False])
+    def test_a_copy_into_a_model_without_memory_loads_nothing(self, strict: bool) -> None:
+        with torch.device("meta"):
+            model = linear()
+        with pytest.raises(AuditFailed, match="a copy into it does nothing") as failed, remap.watch():
+            model.load_state_dict(state(), strict=strict)
+        assert failed.value.reports[0].counts == {"zero-overlap": 1, "missing-parameter": 2}
+
+    def test_what_takes_the_place_of_tensors_without_memory_is_loaded(self) -> None:
+        with torch.device("meta"):
+            model = linear()
+        with remap.watch() as watched:
+            model.load_state_dict(state(), strict=False, assign=True)
+        assert watched.reports[0].counts == {"matched": 2}
 
     def test_what_a_hook_renames_is_no_finding(self) -> None:
         class Old(nn.Linear):

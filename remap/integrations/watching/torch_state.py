@@ -1,7 +1,8 @@
 """``nn.Module.load_state_dict(strict=False)``, and what collects several of them into one load.
 
 What torch itself calls missing and unexpected decides, since a hook may have renamed keys on the way; where
-torch raises, the names do.
+torch raises, the names do. A copy into a tensor on the meta device does nothing, and torch finds nothing
+amiss, strict or not: such a tensor is missing here.
 """
 
 from __future__ import annotations
@@ -97,13 +98,27 @@ def observed(module: nn.Module, state: Mapping[str, Any], strict: bool, call: Ca
     finally:
         if collector is not None:
             collector.add(module, state, strict, result)
-    if target is not None:
-        missing, unexpected = torch_says(result)
-        offered = given(state, target.specs, missing, unexpected)
-        seen(Load(f"state dict at {caller()}", offered, target))
+    nowhere = [] if collector else _on_meta(module, state)
+    if target is not None or nowhere:
+        wanted = target or target_of(module)
+        offered = given(state, wanted.specs, *torch_says(result))
+        kept = {k: s for k, s in offered.items() if k not in set(nowhere)}
+        seen(Load(f"state dict at {caller()}", kept, wanted, (_NOWHERE,) if nowhere else ()))
     elif collector is None:
         seen_strict()
     return result
+
+
+_NOWHERE = (
+    "the model is on the meta device, and a copy into it does nothing: load_state_dict(..., assign=True), or "
+    "model.to_empty(device=...) before"
+)
+
+
+def _on_meta(module: nn.Module, state: Mapping[str, Any]) -> list[str]:
+    """Keys of ``state`` whose tensors in the module have no memory after the load."""
+    there = module.state_dict(keep_vars=True)
+    return [k for k in state if getattr(there.get(k), "is_meta", False)]
 
 
 def torch_says(result: object) -> tuple[Collection[str] | None, Collection[str] | None]:

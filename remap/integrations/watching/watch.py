@@ -41,11 +41,13 @@ class Load:
     source   what it came from, as reports call it
     offered  name of the target, or the source's own where the target has none -> spec
     target   what was loaded into, as it was before
+    notes    what else is to be said
     """
 
     source: str
     offered: Mapping[str, TensorSpec]
     target: Target
+    notes: tuple[str, ...] = ()
 
 
 class Watch:
@@ -85,7 +87,7 @@ class Watch:
         if error is not None:
             return  # it comes first; what was seen until then is in ``reports``
         failed = [r for r in self.reports if not r.passed]
-        if failed and not self._at_once:  # or it was said
+        if failed:  # at_once, too: somebody caught what was raised then
             what = f"{len(failed)} of {len(self.reports)} loads that were not strict left the model wrong"
             raise failure(self.reports, what)
         if not (self.reports or self.strict or self._idle):
@@ -176,4 +178,5 @@ def _catalog(load: Load) -> Catalog:
         root=Path(load.source),
         files=(),
         entries={k: Entry(k, s) for k, s in load.offered.items()},
+        warnings=load.notes,
     )
