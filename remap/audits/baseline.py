@@ -36,7 +36,8 @@ def read(path: Path) -> Baseline:
     try:
         found = parse_as(_Document, read_document(path), "a baseline", path)
     except InputError as e:
-        raise UsageError(e.what, where=path, remedy="--update-baseline writes one") from None
+        what = f"the baseline {e.what.removeprefix('it ')}" if e.what.startswith("it ") else e.what
+        raise UsageError(what, where=path, remedy="--update-baseline writes one") from None
     if found.version != VERSION:
         raise UsageError(f"version {found.version}; this remap reads {VERSION}", where=path)
     return Baseline(frozenset(found.findings))

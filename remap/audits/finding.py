@@ -37,9 +37,13 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """What tells it from other findings, in a baseline: the same key in another shape is news."""
-        specs = f" {self.found} {self.expected}" if self.category.startswith(("shape", "dtype")) else ""
-        return f"{self.code} {self.key}{specs}"
+        """What tells it from other findings, in a baseline: where both sides have the key, the same key in
+        another shape is news, and so is another detail of what is about a pair, values, or the whole."""
+        specs = f" {self.found} {self.expected}" if self.found and self.expected else ""
+        detail = (
+            f" {self.detail}" if self.category in ("adapter-pair", "values-differ") or not self.key else ""
+        )
+        return f"{self.code} {self.key}{specs}{detail}"
 
 
 class Judged(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Union
 import msgspec
 
 from remap.audits import registry
-from remap.audits.baseline import ALWAYS
+from remap.audits.baseline import ALWAYS, is_pardonable
 from remap.audits.finding import LEVELS
 from remap.audits.policy import STRICT, Count, Custom, Pattern, Policy, Waiver
 from remap.documents import read_document
@@ -107,7 +107,7 @@ def _load(ref: str, chain: tuple[str, ...], base: Path) -> Policy:
         try:
             data = read_document(path)
         except InputError as e:
-            raise UsageError(f"the policy can't be read: {e.what}", where=ref, remedy=e.remedy) from None
+            raise UsageError(f"the policy {e.what.removeprefix('it ')}", where=ref, remedy=e.remedy) from None
         return read_policy(data, ref, (*chain, ref), path.parent)
     file = _folder().joinpath(f"{ref}.yaml")
     if not _NAME.fullmatch(ref) or not file.is_file():
@@ -121,6 +121,8 @@ def _load(ref: str, chain: tuple[str, ...], base: Path) -> Policy:
 
 def read_policy(data: bytes, file: str, chain: tuple[str, ...] = (), base: Path | None = None) -> Policy:
     """The policy in ``data``; ``file`` is what messages call it. Raises UsageError."""
+    if not data.strip():
+        raise UsageError("an empty file", where=file, remedy="a policy begins with policy: 1")
     try:
         root = read_yaml(data, file)
     except PackError as e:
@@ -242,7 +244,7 @@ class _Reader:
                 self.problems.append(
                     f"{place}: no category is called {w.category!r}{suggestion(w.category, sorted(known))}"
                 )
-            if w.category in ALWAYS:
+            if w.category is not None and not is_pardonable(w.category):
                 self.problems.append(f"{place}: {w.category} can't be waived")
             pattern = self._pattern(w.pattern, place)
             count = None if w.expect is None else self._count(w.expect, place)

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from remap.documents import parse_json, read_document, unzipped
 from remap.dtypes import dtype
 from remap.errors import Damaged, UsageError
@@ -60,7 +62,7 @@ class KeyList:
             entries, warnings = _entries(path, document), ()
         if not entries:
             raise Damaged("the key list is empty", where=path)
-        known = _metadata(document)
+        known = _metadata(document, path)
         return Catalog(self.name, path, (path,), entries, metadata=known, warnings=warnings)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
@@ -109,9 +111,24 @@ def _size(number: object) -> int:
     return number
 
 
-def _metadata(document: Mapping[str, object]) -> dict[str, str]:
-    """What the list says beside its keys, each as JSON text."""
-    found = document.get(METADATA)
+class _Known(msgspec.Struct):
+    """What the list may say beside its keys."""
+
+    buffers: list[str] = []
+    ties: dict[str, str] = {}
+
+
+def _metadata(document: Mapping[str, object], path: Path) -> dict[str, str]:
+    """What the list says beside its keys, each as JSON text. Raises Damaged."""
+    found = document.get(METADATA, {})
+    try:
+        msgspec.convert(found, _Known)
+    except msgspec.ValidationError as e:
+        raise Damaged(
+            f"{METADATA} is not what a key list has: {e}",
+            where=path,
+            remedy="buffers is a list of keys, ties gives a key its first key; remap keys writes both",
+        ) from None
     return {k: json.dumps(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 

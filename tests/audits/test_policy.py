@@ -15,6 +15,7 @@ from remap.audits.comparison import compare
 from remap.audits.judge import judge
 from remap.audits.policy import STRICT, Count, Pattern
 from remap.audits.policy_file import load_policy, read_policy, shipped
+from remap.audits.report import Report
 from remap.errors import PackError, UsageError
 from remap.packs import read as read_text
 
@@ -65,6 +66,25 @@ def test_a_category_without_findings_is_counted_too() -> None:
 def test_coverage_by_keys_and_by_elements(coverage: str, passes: bool) -> None:
     text = policy(f"levels: {{missing-parameter: allow}}\ncoverage: {coverage}")
     assert run({"a": [1]}, {"a": [1], "b": [3]}, text).passed is passes
+
+
+def test_a_share_that_is_a_little_too_small_is_told_from_what_is_asked() -> None:
+    report = run({"a": [1]}, {"a": [1], "b": [1]}, policy("coverage: {keys: 0.500001}"))
+    (found,) = report.of("coverage")
+    assert found.detail == "50 % of the keys are loaded; 50.0001 % must be"
+
+
+@pytest.mark.parametrize("category", ["coverage", "expectation", "zero-overlap", "expired-waiver"])
+def test_what_no_waiver_covers_has_none(category: str) -> None:
+    text = policy(f"waivers:\n  - {{pattern: '**', reason: so, category: {category}}}")
+    with pytest.raises(UsageError, match=f"{category} can't be waived"):
+        read_policy(text.encode(), "p.yaml")
+
+
+def test_a_part_of_a_tower_that_a_policy_names_is_no_tower_that_is_absent() -> None:
+    text = "levels: {missing-vision: allow}\ncategories: {vision: 'eye.**'}"
+    assert failing(text, W, {**W, "eye.a": [1], "eye.b": [1]}) == set()
+    assert failing(text, {**W, "eye.a": [1]}, {**W, "eye.a": [1], "eye.b": [1]}) == {"missing-parameter"}
 
 
 @pytest.mark.parametrize(
@@ -168,6 +188,27 @@ def test_a_known_shape_mismatch_in_another_shape_is_news() -> None:
     for shape, passes in (([3], True), ([4], False)):
         report = audit(catalog({"a": [1], "w": shape}), target({"a": [1], "w": [2]}), baseline=known)
         assert report.passed is passes
+
+
+@pytest.mark.parametrize("rank", [3, 5])
+def test_a_known_pair_of_another_rank_is_news(rank: int) -> None:
+    def pair(other: int) -> dict[str, object]:
+        return {"q.lora_A.weight": [2, 4], "q.lora_B.weight": [4, other]}
+
+    known = Baseline(frozenset(run(pair(3), pair(3)).findings[n].fingerprint for n in range(3)))
+    report = audit(catalog(pair(rank)), target(pair(rank)), baseline=known)
+    assert report.passed is (rank == 3)
+
+
+def test_what_is_known_of_the_whole_is_known_by_its_detail() -> None:
+    strict = read_policy(policy("levels: {optional-absent: fail}").encode(), "p.yaml")
+
+    def report(group: str, baseline: Baseline | None = None) -> Report:
+        return audit(catalog(W), target(W, optional=(group,)), policy=strict, baseline=baseline)
+
+    known = Baseline(frozenset(f.fingerprint for f in report("norms").findings))
+    assert report("norms", known).passed
+    assert not report("adapters", known).passed
 
 
 def test_what_is_gone_from_the_baseline_is_told() -> None:

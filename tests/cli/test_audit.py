@@ -24,6 +24,7 @@ def lists(tmp_path, monkeypatch):
     write("a.json", {f"model.{k}": v for k, v in b.items()})
     write("b.json", b)
     write("c.json", {**b, "head.weight": [[5], "float32"]})
+    Path("empty.yaml").touch()
     return tmp_path
 
 
@@ -145,6 +146,9 @@ def test_a_baseline_does_not_cover_that_nothing_matched(remap, lists):
         (("--update-baseline",), "--update-baseline needs a file"),
         (("--baseline", "none.json"), "the baseline can't be read"),
         (("--baseline", "b.json"), "not a baseline"),
+        (("--policy", "none.yaml"), "the policy can't be read: No such file"),
+        (("--policy", "empty.yaml"), "a policy begins with policy: 1"),
+        (("--target-param", "layers=5"), "has no parameters"),
         (("--policy", "magna"), "did you mean 'magma'"),
         (("--values",), "values can't be compared"),
         (("--target-param", "x"), "is not name=value"),

@@ -53,6 +53,12 @@ def test_wrong_entries_are_all_named(tmp_path):
         opened(tmp_path / "k.json", {"a": 3, "b": [[2], "float7"], "c": [[1], "float32"]})
 
 
+@pytest.mark.parametrize("known", [{"ties": ["a"]}, {"buffers": 5}, {"ties": {"a": 3}}, [], "a"])
+def test_what_is_said_beside_the_keys_has_one_form(tmp_path, known):
+    with pytest.raises(Damaged, match="__metadata__ is not what a key list has"):
+        opened(tmp_path / "k.json", {"__metadata__": known, "a": [[1], "float32"]})
+
+
 def test_it_is_no_output(tmp_path):
     catalog = opened(tmp_path / "k.json", {"a": [[1], "float32"]})
     with pytest.raises(UsageError, match="not an output format"):

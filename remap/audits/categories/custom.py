@@ -12,6 +12,9 @@ from remap.audits.finding import Finding
 from remap.audits.policy import Custom, Pattern, Policy
 from remap.packs import Pack
 
+_IN_PART = {"missing-adapter": "partial-adapter", "missing-vision": "missing-parameter"}
+"""Where the source has a part of an adapter or a tower, what is missing of it is something else."""
+
 
 def customs(policy: Policy) -> Iterator[Category]:
     """The categories of a policy: ``missing-<name>`` and ``unexpected-<name>`` each."""
@@ -45,9 +48,9 @@ def _category(custom: Custom, side: str, code: str) -> Category:
     def find(self: Category, table: Comparison) -> Iterable[Finding]:
         keys = table.missing if side == "missing" else table.unexpected
         found = {k: p.text for k in keys if (p := _matching(custom, k))}
-        # As in partial_adapter: a part of an adapter is no adapter that is absent.
-        part = name == "missing-adapter" and found and any(_matching(custom, k) for k in table.offered)
-        category = registry.get("partial-adapter") if part else self
+        category = self
+        if name in _IN_PART and found and any(_matching(custom, k) for k in table.offered):
+            category = registry.get(_IN_PART[name])
         make = category.missing if side == "missing" else category.unexpected
         return (make(table, k, f"matches {text}") for k, text in found.items())
 

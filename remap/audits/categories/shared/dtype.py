@@ -32,7 +32,12 @@ def find(self: Category, table: Comparison) -> Iterable[Finding]:
 
 
 def _what(given: DType, wanted: DType) -> str:
-    if given.itemsize > wanted.itemsize or {given.short, wanted.short} == {"f16", "bf16"}:
+    if "bool" in (given.name, wanted.name):
+        return f"{given.name} read as {wanted.name}"
+    narrow = given.itemsize > wanted.itemsize
+    if not given.is_float and not given.name.startswith("complex"):
+        return f"{given.name} cut to {wanted.name}" if narrow else f"{given.name} widened to {wanted.name}"
+    if narrow or {given.short, wanted.short} == {"f16", "bf16"}:
         return f"{given.name} rounded to {wanted.name}"
     return f"{given.name} widened to {wanted.name}"
 

@@ -1,7 +1,7 @@
 """A tensor that both sides have in one shape, in types of which one can't be cast to the other.
 
 Why: fp8, integers and packed bits are no numbers of the model until their scales are applied. torch copies
-them all the same, and what comes out is something else.
+them all the same, and what comes out is something else. So do integers of one width with and without a sign.
 
 Remedy: dequantise the checkpoint with the library that it is from, or build the model quantised as it is.
 
@@ -28,16 +28,24 @@ def find(self: Category, table: Comparison) -> Iterable[Finding]:
         return
     for key, wanted in table.shared.items():
         given = table.offered[key].dtype
-        if given is not wanted.dtype and _kind(given) != _kind(wanted.dtype):
-            yield self.shared(
-                table, key, f"{given.name} read as {wanted.dtype.name}: other numbers, not a cast"
-            )
+        to = wanted.dtype
+        if given is not to and given != to and (_kind(given) != _kind(to) or _signs(given, to)):
+            yield self.shared(table, key, f"{given.name} read as {to.name}: other numbers, not a cast")
 
 
 def _kind(dtype: DType) -> str:
     if dtype.is_float:
         return dtype.name if dtype.itemsize == 1 else "float"
     return "complex" if dtype.name.startswith("complex") else "integer"
+
+
+def _signs(given: DType, wanted: DType) -> bool:
+    """Integers of one width, one with a sign and one without. A mask is no integer."""
+    return (
+        given.itemsize == wanted.itemsize
+        and _kind(given) == "integer"
+        and "bool" not in (given.name, wanted.name)
+    )
 
 
 CATEGORY = Category("RM306", "dtype-kind", "fail", find)
