@@ -6,42 +6,28 @@ or its Catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import remap.parallel as parallel
 import remap.receipt as receipts
 import remap.verify as checks
 from remap.checkpoint import Checkpoint
+from remap.destination import SUFFIXES, laid_out
 from remap.differences import Difference, compare
-from remap.dtypes import DType
-from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
-from remap.expr import Expr
 from remap.files import locate
-from remap.formats import registry
-from remap.formats.base import Format, OutFile, WriteOptions
-from remap.formats.companions import carried
+from remap.formats.base import Format, OutFile
+from remap.opening import Source, catalog, told, unmerged
 from remap.output import Begin, How, What, write_output
-from remap.packs import load
-from remap.packs.language.pack import Pack
 from remap.parallel import AS_FOUND, Settings
-from remap.plan import Plan, make_plan
+from remap.plan import Plan
+from remap.planning import Rules, plan, replayed
 from remap.receipt import Parallel, Receipt
 from remap.stream import MEMORY
 from remap.types import Catalog, Entry
 
-Source = str | Path | Catalog | Checkpoint
-Rules = Iterable[str | Path] | str | Path
-SUFFIXES = {
-    ".safetensors": "safetensors",
-    ".pt": "torch",
-    ".pth": "torch",
-    ".bin": "torch",
-    ".ckpt": "torch",
-}
-"""A destination with one of these is one file of that format; any other is a folder."""
+__all__ = ["catalog", "convert", "diff", "open", "plan", "verify"]
 
 
 def open(
@@ -59,135 +45,6 @@ def open(
     settings  which layout that is, and what copies that differ become
     """
     return Checkpoint(catalog(source, at=at, settings=settings, params=params))
-
-
-def catalog(
-    source: Source,
-    *,
-    at: str | None = None,
-    settings: Settings = AS_FOUND,
-    params: Mapping[str, str] | None = None,
-) -> Catalog:
-    """What is known of a checkpoint without its data; reads headers only, runs nothing, imports no torch.
-
-    Tensor-parallel ranks are merged, as ``settings`` and the ``params`` of a layout say.
-    """
-    found = _unmerged(source, at)
-    return parallel.whole(found, _told(settings, params, found))
-
-
-def _unmerged(source: Source, at: str | None) -> Catalog:
-    if isinstance(source, Checkpoint):
-        return source.catalog
-    return source if isinstance(source, Catalog) else registry.open_catalog(locate(source), at=at)
-
-
-def _told(settings: Settings, params: Mapping[str, str] | None, source: Catalog) -> Settings:
-    """With what the user and the source's receipt say of layouts' parameters."""
-    left = receipts.find(source)
-    remembered = left.parallel.params if left and left.parallel else {}
-    return replace(settings, params=params or {}, remembered=remembered)
-
-
-def plan(
-    source: Source,
-    rules: Rules = (),
-    *,
-    inverse: bool = False,
-    params: Mapping[str, str] | None = None,
-    dtype: str | None = None,
-    again: Iterable[str] = (),
-    at: str | None = None,
-    tolerant: bool = False,
-    tp: int | None = None,
-    settings: Settings = AS_FOUND,
-) -> Plan:
-    """What a conversion would do, key by key; no packs give the identity.
-
-    rules    a pack, or packs in order: ``family/name`` or a path of a YAML file
-    inverse  apply them backwards, the last first
-    params   values of the packs' parameters, by name
-    dtype    cast floating-point tensors to this type
-    again    rules that may be applied to names that they already made
-    tolerant what a conversion would refuse is among the plan's ``troubles`` instead of raised
-    tp       how many tensor-parallel ranks are to be written; None for as many as the format has
-    settings how tensor-parallel ranks are merged and divided
-    """
-    found = catalog(source, at=at, settings=settings, params=params)
-    left = receipts.find(found)
-    settings = _told(settings, params, found)
-    found = parallel.known(found, settings) if tp else found
-    packs = load_packs(rules)
-    rider = parallel.rider(found, packs, settings) if found.ranks or tp else None
-    return make_plan(
-        found,
-        packs,
-        inverse=inverse,
-        params=dict(params or {}),
-        remembered={s.pack: s.params for s in left.steps} if left else {},
-        again=frozenset(again),
-        cast=_cast(dtype),
-        tolerant=tolerant,
-        ride=rider.classes if rider else None,
-        spare=rider.params if rider else (),
-    )
-
-
-def load_packs(rules: Rules) -> list[Pack]:
-    """The packs of a ``rules`` argument. Raises PackError."""
-    return [load(str(r)) for r in ([rules] if isinstance(rules, (str, Path)) else rules)]
-
-
-def _cast(dtype: object) -> DType | None:
-    """The type that floats are cast to. Raises UsageError for one that can't hold weights."""
-    found = find_dtype(str(dtype)) if dtype else None
-    if found is not None and not found.is_float:
-        raise UsageError(
-            f"weights are not cast to {found.name}: it has no fractions, or no sign",
-            remedy="use float32, bfloat16, float16, or a float8 type",
-        )
-    return found
-
-
-def layout(
-    plan: Plan,
-    destination: str | Path,
-    *,
-    to: str | None = None,
-    shard_size: int | None = None,
-    tag: str | None = None,
-    ranks: int | None = None,
-    under: str | None = None,
-    optimizer: bool = True,
-    pp: int | None = None,
-    tables: Sequence[Mapping[str, Expr]] | None = None,
-) -> tuple[Format, list[OutFile]]:
-    """The format and the files that ``convert`` would write at ``destination``; ``tables`` are the tensors of
-    every rank, where they are divided. Raises UsageError."""
-    path = locate(destination)
-    suffix = SUFFIXES.get(path.suffix)
-    fmt = registry.get(to or suffix or plan.catalog.format)
-    if ranks is not None and fmt.name != "dcp":
-        raise UsageError(f"{fmt.name} is not cut over ranks", remedy="write a DCP folder (--to dcp)")
-    if under is not None and fmt.name not in ("dcp", "torch"):
-        raise UsageError(
-            f"{fmt.name} files do not nest", remedy="leave out --under, or write --to dcp or torch"
-        )
-    if suffix and to in SUFFIXES.values() and to != suffix:
-        raise UsageError(
-            f"{path.name} says {suffix} and --to says {to}", remedy="give the file another suffix, or no --to"
-        )
-    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under, optimizer, pp)
-    whole = {o.key: o.expr for o in plan.outputs}
-    if tables is None and pp is None:
-        files = fmt.lay_out(whole, plan.catalog, options)
-    else:
-        files = parallel.ranked(fmt).lay_out_ranks(tables or [whole], plan.catalog, options)
-    if suffix and len(files) > 1:
-        raise UsageError(
-            f"{len(files)} files are to be written, and {path.name} is one", remedy="name a folder"
-        )
-    return fmt, files if suffix else [*carried(plan.catalog.companions, plan.cast), *files]
 
 
 def convert(
@@ -247,10 +104,10 @@ def convert(
     target = locate(destination)
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
-    settings = _told(settings, params, made.catalog)
+    settings = told(settings, params, made.catalog)
     made = parallel.placed(made, settings) if tp else made
     tables = parallel.spread(made, tp) if tp else None
-    fmt, files = layout(
+    fmt, files = laid_out(
         made,
         destination,
         to=to,
@@ -321,7 +178,7 @@ def verify(
     if against is not None and checks.held_by(found, receipt) is found.stored and not receipt.parallel:
         problems += [f"{d.key}: {d.verdict}: {d.detail}" for d in compare(catalog(against), found)]
     elif against is not None:
-        problems += checks.check_digests(receipt, _replay(receipt, against, rules))
+        problems += checks.check_digests(receipt, replayed(receipt, against, rules))
     return receipt, problems
 
 
@@ -330,39 +187,7 @@ def _written(destination: Source) -> Catalog:
     if isinstance(destination, (Catalog, Checkpoint)):
         return catalog(destination)
     left = receipts.beside(locate(destination))
-    return _unmerged(destination, left.at if left else None)
-
-
-def _replay(receipt: Receipt, source: Source, rules: Rules) -> Plan:
-    if any(step.pack == receipts.BY_ADAPTER for step in receipt.steps):
-        raise UsageError(
-            "it was made by remap adapter, of which the receipt alone can't do the work again",
-            where=receipt.source.name,
-            remedy="make it once more elsewhere, and compare: remap diff A B",
-        )
-    packs = load_packs(rules) or [load(step.pack) for step in receipt.steps]
-    if [p.digest for p in packs] != [s.digest for s in receipt.steps]:
-        raise UsageError(
-            "the packs are not those that the receipt names, or their contents changed",
-            problems=[f"{s.pack} {s.version}" for s in receipt.steps],
-            remedy="give the packs that made this output with -r",
-        )
-    how = receipt.parallel
-    settings = Settings(how.layout, how.params, {}, how.copies, how.padded) if how else Settings()
-    found = parallel.whole(_unmerged(source, receipt.source.at), settings)
-    rider = parallel.rider(found, packs, settings) if how else None
-    made = make_plan(
-        found,
-        packs,
-        inverse=any(step.inverse for step in receipt.steps),
-        remembered={step.pack: step.params for step in receipt.steps},
-        again=receipt.again,
-        cast=_cast(receipt.dtype),
-        ride=rider.classes if rider else None,
-    )
-    if how is None or how.tp is None:
-        return made
-    return parallel.rank_plan(made, parallel.spread(parallel.placed(made, settings), how.tp))
+    return unmerged(destination, left.at if left else None)
 
 
 def diff(a: Source, b: Source, *, values: bool = True) -> list[Difference]:

@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remap.api import Rules, Source, catalog, load_packs, plan
 from remap.audit import audit as run_audit
 from remap.audits.baseline import read as read_baseline
 from remap.audits.categories.custom import with_packs
@@ -24,7 +23,9 @@ from remap.audits.report import Report
 from remap.audits.suggest.asked import asked
 from remap.audits.target import Target, open_target
 from remap.checkpoint import Checkpoint
+from remap.opening import Source, catalog
 from remap.parallel import AS_FOUND, Settings
+from remap.planning import Rules, load_packs, plan
 from remap.types import Catalog, Entry
 
 if TYPE_CHECKING:

@@ -10,9 +10,11 @@ from remap.adapters.migration.migrate import Migrated, migrated
 from remap.adapters.read import read
 from remap.adapters.respelling.respell import TARGETS, respell
 from remap.adapters.write import write_adapter
-from remap.api import SUFFIXES, Rules, Source, catalog, load_packs
+from remap.destination import SUFFIXES
 from remap.errors import UsageError
+from remap.opening import Source, catalog
 from remap.output import How
+from remap.planning import Rules, load_packs
 from remap.receipt import Receipt
 
 

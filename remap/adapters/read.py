@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from remap.adapters.model import Adapter
-from remap.api import Source, catalog
 from remap.audits.names.wrappers import unwrap
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Dialect
@@ -19,6 +18,7 @@ from remap.dialects.peft import SAVED, WRAPPER
 from remap.dialects.plain import joined
 from remap.documents import parse_json, read_document
 from remap.errors import Damaged, NotACheckpoint
+from remap.opening import Source, catalog
 from remap.types import Catalog
 
 CONFIG = "adapter_config.json"

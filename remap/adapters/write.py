@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from remap.adapters.read import CONFIG
-from remap.api import SUFFIXES, layout
+from remap.destination import SUFFIXES, laid_out
 from remap.errors import UsageError
 from remap.files import locate
 from remap.formats import registry
@@ -68,7 +68,7 @@ def write_model(
 ) -> Receipt:
     """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``."""
     fresh = replace(plan, catalog=replace(plan.catalog, native=None))
-    fmt, files = layout(fresh, destination, to=to, shard_size=shard_size, tag=tag)[:2]
+    fmt, files = laid_out(fresh, destination, to=to, shard_size=shard_size, tag=tag)[:2]
     path = locate(destination)
     return _write(plan, fmt, files, path.suffix in SUFFIXES, path, how)
 

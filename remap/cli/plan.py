@@ -33,10 +33,11 @@ def command(
     SOURCE may be a key list, too.
     """
     from remap import api
+    from remap.destination import laid_out
 
     made = api.plan(source, **how)
     if to is not None:
-        api.layout(made, "output", to=to)
+        laid_out(made, "output", to=to)
     if as_json:
         terminal.print_json(made.to_json())
         return

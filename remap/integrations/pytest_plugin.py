@@ -22,11 +22,11 @@ import pytest
 if TYPE_CHECKING:
     from torch import nn
 
-    from remap.api import Source
     from remap.audits.policy import Policy
     from remap.audits.report import Report
     from remap.audits.target import Target
     from remap.integrations.watching.watch import Watch
+    from remap.opening import Source
 
 
 class AuditLoad(Protocol):

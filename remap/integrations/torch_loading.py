@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remap import api
+from remap import planning
 from remap.audit import audit
 from remap.audits.baseline import read as read_baseline
 from remap.audits.categories.custom import with_packs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from remap.api import Source
+    from remap.opening import Source
 
 
 def load_into(
@@ -105,8 +105,8 @@ def examine(
     """
     named = None if dtype in (None, "model", "checkpoint") else dtype
     names = (rules,) if isinstance(rules, (str, Path)) else tuple(rules)
-    packs = api.load_packs(names)
-    plan = api.plan(
+    packs = planning.load_packs(names)
+    plan = planning.plan(
         source, names, inverse=inverse, params=params, dtype=named, again=again, at=at, tolerant=True
     )
     if dtype == "model":

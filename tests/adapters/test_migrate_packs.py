@@ -82,7 +82,7 @@ def commutes(
     write_model(merged(remap.open(base).catalog, [Weighed(read(adapter))]), root / "merged", How())
     wanted = remap.convert(root / "merged", root / "wanted", [given], inverse=inverse, params=params)
     remap.convert(base, root / "converted", [given], inverse=inverse, params=params)
-    packs = remap.api.load_packs([given])
+    packs = remap.planning.load_packs([given])
     found = migrated(read(adapter), packs, base=remap.open(base).catalog, inverse=inverse, params=params)
     write_adapter(found.plan, root / "migrated", found.config, How())
     write_model(
@@ -99,7 +99,7 @@ def commutes(
 
 def load_packs_of(root: Path, text: str) -> list[Pack]:
     (root / "pack.yaml").write_text(text)
-    return remap.api.load_packs(root / "pack.yaml")
+    return remap.planning.load_packs(root / "pack.yaml")
 
 
 HEAD = "remap: 1\npack: test/p\nversion: 1.0.0\ntitle: t\nstages:\n  - rules:\n"

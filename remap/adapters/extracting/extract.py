@@ -19,10 +19,11 @@ from remap.adapters.extracting.trained import trained
 from remap.adapters.own import about
 from remap.adapters.read import CONFIG, OWN, read, read_json
 from remap.adapters.write import write_adapter, write_model
-from remap.api import SUFFIXES, Source, catalog
+from remap.destination import SUFFIXES
 from remap.dialects import registry
 from remap.dialects.magma import is_prefix
 from remap.errors import UsageError
+from remap.opening import Source, catalog
 from remap.output import How
 from remap.plan import Drop, Output, Plan
 from remap.receipt import Receipt

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from remap import api
+from remap import planning
 from remap.audits.suggest.packs import likely
 from remap.dialects.base import Dialect
 from remap.dialects.wrapping import Around, bare, present
 from remap.errors import RemapError, UsageError
 from remap.packs import available
 from remap.plan import Output, Plan
+from remap.planning import Rules
 from remap.types import Catalog
 
 _ALSO_NAMES = frozenset({"0", "module", "model"})
@@ -32,7 +33,7 @@ class Target:
 
 
 def fitted(
-    base: Catalog, target: Target, rules: api.Rules, params: Mapping[str, str]
+    base: Catalog, target: Target, rules: Rules, params: Mapping[str, str]
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan of the base, and what to know of it.
 
@@ -41,7 +42,7 @@ def fitted(
 
     Raises UsageError, naming the modules that the base has not.
     """
-    plan = api.plan(base, rules, params=params)
+    plan = planning.plan(base, rules, params=params)
     missing, pack = _missing(plan, target), ""
     if not rules and missing and len(missing) == len(target.modules):
         found = _by_pack(base, target, params)
@@ -65,7 +66,7 @@ def _by_pack(base: Catalog, target: Target, params: Mapping[str, str]) -> tuple[
     for name, _ in likely(base.entries, available()):
         for inverse in (False, True):
             try:
-                plan = api.plan(base, [name], inverse=inverse, params=params)
+                plan = planning.plan(base, [name], inverse=inverse, params=params)
             except RemapError:
                 continue
             missing = len(_missing(plan, target))

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from remap import api
 from remap.adapters.check import check, strangers
 from remap.adapters.extracting.chosen import SHARED, choose
 from remap.adapters.grafting.fitting import Target, bare_names, fitted
@@ -28,8 +27,10 @@ from remap.dtypes import dtype
 from remap.errors import UsageError
 from remap.expr import Constant, Expr, Take
 from remap.files import locate
+from remap.opening import Source, catalog
 from remap.output import How
 from remap.plan import Drop, Output, Plan
+from remap.planning import Rules
 from remap.receipt import Receipt
 from remap.stream.placing.destination import check_apart
 from remap.types import Catalog, TensorSpec
@@ -38,11 +39,11 @@ _IN_MODEL = {"peft": "peft-model"}
 
 
 def graft(
-    base: api.Source,
-    adapter: api.Source,
+    base: Source,
+    adapter: Source,
     destination: str | Path,
     *,
-    rules: api.Rules = (),
+    rules: Rules = (),
     params: Mapping[str, str] | None = None,
     name: str = "default",
     names_only: bool = False,
@@ -72,7 +73,7 @@ def graft(
     tensors = [_named(t, part, name) for t in part.tensors]
     around = {**dialect.around(tensors), **around_of(part.config)}  # type: ignore[attr-defined]
     target = Target(dialect, around)
-    source, notes = fitted(api.catalog(base), target, rules, params or {})
+    source, notes = fitted(catalog(base), target, rules, params or {})
     weights = bare_names(source, target)
     again = _tied(tensors, source.catalog, weights)
     around = {**around, **dialect.around(again)}  # type: ignore[attr-defined]

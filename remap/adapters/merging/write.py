@@ -8,8 +8,8 @@ from pathlib import Path
 from remap.adapters.merging.merge import Weighed, merged, taken_out
 from remap.adapters.read import read
 from remap.adapters.write import write_model
-from remap.api import Source, catalog
 from remap.errors import UsageError
+from remap.opening import Source, catalog
 from remap.output import How
 from remap.plan import Plan
 from remap.receipt import Receipt

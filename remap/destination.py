@@ -1,0 +1,65 @@
+"""A plan and a destination -> the files that are to be written there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import remap.parallel as parallel
+from remap.errors import UsageError
+from remap.expr import Expr
+from remap.files import locate
+from remap.formats import registry
+from remap.formats.base import Format, OutFile, WriteOptions
+from remap.formats.companions import carried
+from remap.plan import Plan
+
+SUFFIXES = {
+    ".safetensors": "safetensors",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".bin": "torch",
+    ".ckpt": "torch",
+}
+"""A destination with one of these is one file of that format; any other is a folder."""
+
+
+def laid_out(
+    plan: Plan,
+    destination: str | Path,
+    *,
+    to: str | None = None,
+    shard_size: int | None = None,
+    tag: str | None = None,
+    ranks: int | None = None,
+    under: str | None = None,
+    optimizer: bool = True,
+    pp: int | None = None,
+    tables: Sequence[Mapping[str, Expr]] | None = None,
+) -> tuple[Format, list[OutFile]]:
+    """The format and the files that ``convert`` would write at ``destination``; ``tables`` are the tensors of
+    every rank, where they are divided. Raises UsageError."""
+    path = locate(destination)
+    suffix = SUFFIXES.get(path.suffix)
+    fmt = registry.get(to or suffix or plan.catalog.format)
+    if ranks is not None and fmt.name != "dcp":
+        raise UsageError(f"{fmt.name} is not cut over ranks", remedy="write a DCP folder (--to dcp)")
+    if under is not None and fmt.name not in ("dcp", "torch"):
+        raise UsageError(
+            f"{fmt.name} files do not nest", remedy="leave out --under, or write --to dcp or torch"
+        )
+    if suffix and to in SUFFIXES.values() and to != suffix:
+        raise UsageError(
+            f"{path.name} says {suffix} and --to says {to}", remedy="give the file another suffix, or no --to"
+        )
+    options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under, optimizer, pp)
+    whole = {o.key: o.expr for o in plan.outputs}
+    if tables is None and pp is None:
+        files = fmt.lay_out(whole, plan.catalog, options)
+    else:
+        files = parallel.ranked(fmt).lay_out_ranks(tables or [whole], plan.catalog, options)
+    if suffix and len(files) > 1:
+        raise UsageError(
+            f"{len(files)} files are to be written, and {path.name} is one", remedy="name a folder"
+        )
+    return fmt, files if suffix else [*carried(plan.catalog.companions, plan.cast), *files]

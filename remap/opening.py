@@ -1,0 +1,47 @@
+"""A path, or what was opened already -> the catalog of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import remap.parallel as parallel
+import remap.receipt as receipts
+from remap.checkpoint import Checkpoint
+from remap.files import locate
+from remap.formats import registry
+from remap.parallel import AS_FOUND, Settings
+from remap.types import Catalog
+
+Source = str | Path | Catalog | Checkpoint
+"""A path (a file of a checkpoint, or its folder), or what came of opening one."""
+
+
+def catalog(
+    source: Source,
+    *,
+    at: str | None = None,
+    settings: Settings = AS_FOUND,
+    params: Mapping[str, str] | None = None,
+) -> Catalog:
+    """What is known of a checkpoint without its data; reads headers only, runs nothing, imports no torch.
+
+    Tensor-parallel ranks are merged, as ``settings`` and the ``params`` of a layout say.
+    """
+    found = unmerged(source, at)
+    return parallel.whole(found, told(settings, params, found))
+
+
+def unmerged(source: Source, at: str | None) -> Catalog:
+    """The catalog as the files lie: tensor-parallel ranks side by side."""
+    if isinstance(source, Checkpoint):
+        return source.catalog
+    return source if isinstance(source, Catalog) else registry.open_catalog(locate(source), at=at)
+
+
+def told(settings: Settings, params: Mapping[str, str] | None, source: Catalog) -> Settings:
+    """With what the user and the source's receipt say of layouts' parameters."""
+    left = receipts.find(source)
+    remembered = left.parallel.params if left and left.parallel else {}
+    return replace(settings, params=params or {}, remembered=remembered)
