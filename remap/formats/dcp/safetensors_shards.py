@@ -18,6 +18,7 @@ import msgspec
 
 from remap.errors import Damaged, InputError, UsageError
 from remap.expr import Expr
+from remap.formats.absent import absent
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.chunks import Box, assemble
 from remap.formats.companions import companions, read_config
@@ -90,11 +91,12 @@ def _shards(folder: Path) -> list[Path]:
 def _check_numbers(files: Sequence[Path]) -> None:
     """Ranks count from 1 without gaps; the last ones can't be missed, as nothing says how many there were."""
     numbers = {int(m[1]) for f in files if (m := _SHARD.fullmatch(f.name))}
-    missing = sorted(set(range(1, max(numbers) + 1)) - numbers)
-    if missing:
+    number, missing = absent([n - 1 for n in numbers], max(numbers))
+    if number:
         raise Damaged(
-            f"shards are missing: there is none of rank {', '.join(str(n - 1) for n in missing)}",
+            f"shards of {number} ranks are missing",
             where=files[0].parent,
+            problems=[f"rank {n}" for n in missing],
             remedy="fetch the missing files into the same folder",
         )
     if len({m[3] for f in files if (m := _SHARD.fullmatch(f.name))}) > 1:

@@ -53,7 +53,7 @@ def layers_by_rank(folder: Path) -> list[dict[int, Path]]:
             remedy="remove the files that do not belong to this checkpoint",
         )
     count = 1 + max(r for ranks in found.values() for r in ranks)
-    uneven = [f"layer {i}: {_listed(ranks)}" for i, ranks in found.items() if set(ranks) != set(range(count))]
+    uneven = [f"layer {i}: {_listed(ranks)}" for i, ranks in found.items() if len(ranks) != count]
     if uneven:
         raise Damaged(
             f"the layers do not all have files of ranks 0 to {count - 1}",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from remap.errors import Damaged, InputError, UsageError
 from remap.expr import Expr
+from remap.formats.absent import absent
 from remap.formats.base import Literal, OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.megatron.names import (
@@ -130,8 +131,9 @@ FORMAT = Megatron()
 def _degrees(path: Path, files: Sequence[RankFile]) -> tuple[int, int]:
     ranks, stages = 1 + max(f.rank for f in files), 1 + max(f.stage for f in files)
     there = {(f.rank, f.stage) for f in files}
-    missing = [rank_folder(r, s, stages) for r in range(ranks) for s in range(stages) if (r, s) not in there]
-    if missing or len(there) < len(files):
+    number, first = absent([r * stages + s for r, s in there], ranks * stages)
+    missing = [rank_folder(*divmod(n, stages), stages) for n in first]
+    if number or len(there) < len(files):
         raise Damaged(
             f"not every one of {ranks} ranks and {stages} stages has a file, or has one only",
             where=path,

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from remap.errors import Damaged, UsageError
 from remap.expr import Expr, Same, Take
+from remap.formats.absent import absent
 from remap.types import Derived, Entry
 
 _LAYER = re.compile(r"(.*?\blayers\.)(\d+)(\..*)")
@@ -31,7 +32,7 @@ def joined(stages: Sequence[Mapping[str, Entry]]) -> dict[str, Entry]:
     start = 0
     for number, table in enumerate(stages):
         layers = {found[1] for k in table if (found := layer_of(k))}
-        gaps = sorted(set(range(max(layers, default=-1) + 1)) - layers)
+        _, gaps = absent(layers, max(layers, default=-1) + 1)
         if gaps:
             raise Damaged(f"stage {number} has no layer {gaps[0]}", remedy="fetch its file again")
         for key, entry in table.items():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from remap.errors import Damaged
+from remap.errors import SHOWN, Damaged
 from remap.formats.metaseq.line import shard_padding, shard_size
 from remap.formats.metaseq.metadata import Flat, Metadata
 from remap.formats.metaseq.names import Family
@@ -63,7 +63,7 @@ def check_shards(family: Family, shards: Sequence[Shard], part: int) -> None:
             "shards do not fit together", where=shards[0].path.parent, problems=problems, remedy=FOREIGN
         )
     if missing > 0:
-        names = [str(family.name.numbers(part, len(shards) + i)) for i in range(missing)]
+        names = [str(family.name.numbers(part, len(shards) + i)) for i in range(min(missing, SHOWN))]
         raise Damaged(
             f"{len(shards)} shards do not hold all of the model: at least {missing} more are missing",
             where=shards[0].path.parent,

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from remap.errors import Damaged, InputError
+from remap.errors import SHOWN, Damaged, InputError
 from remap.expr import Expr
 from remap.formats.metaseq.check import warnings
 from remap.formats.metaseq.names import Family, check_complete, family
 from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer
 from remap.formats.metaseq.part import Part, derived, read_part
 from remap.formats.metaseq.partition import Divider, Partition, divider, load_partition
+from remap.formats.metaseq.places import check_places
 from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
 from remap.partitions.base import Copies
 
@@ -95,6 +96,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     parts = tuple(read_part(files, n) for n in range(files.parts))
     _check_alike(parts)
     _check_parts(files, parts)
+    check_places(files, [s for p in parts for s in p.shards], len(parts))
     said = [*warnings(len(parts), len(parts[0].shards), parts[0].shards[0]), *_unlisted(parts[0])]
     return Checkpoint(files, parts, tuple(said))
 
@@ -126,7 +128,8 @@ def _check_parts(files: Family, parts: tuple[Part, ...]) -> None:
             continue
         wanted = shape[0] // shape[1]
         if wanted > len(parts):
-            missing = [str(files.name.numbers(p, 0)) for p in range(len(parts), wanted)]
+            beyond = range(len(parts), min(wanted, len(parts) + SHOWN))
+            missing = [str(files.name.numbers(p, 0)) for p in beyond]
             raise Damaged(
                 f"{name} is {list(shape)}, which is one of {wanted} model parts; {len(parts)} are here",
                 where=files.first.parent,

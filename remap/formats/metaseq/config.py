@@ -8,6 +8,7 @@ metaseq's own scripts leave it stale. Source: metaseq ``dataclass/utils.py``, ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from remap.pickles.graph import key_of, lookup, mapping_pairs
 from remap.pickles.nodes import Call, Dict, Pairs, Value
 
 CONFIG = "cfg"
+_PART = re.compile(r"-model_part-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,15 @@ class Config:
     parts  model-parallel size
     world  number of processes, parts times shards
     tied   the output projection is the token embedding
+    rank   of the process that saved the file; parts of one shard are adjacent
+    part   the model part that it saved
     """
 
     parts: int | None = None
     world: int | None = None
     tied: bool | None = None
+    rank: int | None = None
+    part: int | None = None
 
 
 def read_config(file: TorchFile) -> Config:
@@ -41,10 +47,15 @@ def read_config(file: TorchFile) -> Config:
     parts = _value(cfg, "model", "model_parallel_size") or _value(cfg, "common", "model_parallel_size")
     world = _value(cfg, "distributed_training", "distributed_world_size")
     tied = _value(cfg, "model", "share_decoder_input_output_embed")
+    rank = _value(cfg, "distributed_training", "distributed_rank")
+    suffix = _value(cfg, "checkpoint", "checkpoint_suffix")
+    part = _PART.fullmatch(suffix) if isinstance(suffix, str) else None
     return Config(
         parts if type(parts) is int else None,
         world if type(world) is int else None,
         tied if type(tied) is bool else None,
+        rank if type(rank) is int else None,
+        int(part[1]) if part else None,
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from remap.formats.absent import absent
 from remap.formats.metaseq.names import parse
 from remap.types import Entry
 
@@ -47,9 +48,9 @@ def rank_files(path: Path) -> list[Path]:
 def join(shared: Iterable[str], files: Mapping[Path, Mapping[str, Entry]]) -> Experts:
     """The experts in ``files``, beside tensors that are called ``shared``."""
     ranks = {n.expert for p in files if (n := parse(p.name)) and n.expert is not None}
-    missing = sorted(set(range(max(ranks))) - ranks)
-    if missing:
-        lacking = ", ".join(map(str, missing))
+    number, missing = absent(ranks, max(ranks))
+    if number:
+        lacking = ", ".join(map(str, missing)) + (", ..." if number > len(missing) else "")
         what = f"the experts of ranks {lacking} are missing; those that lie beside it are not in it"
         return Experts(tuple(files), {}, what)
     counts = Counter(key for entries in files.values() for key in entries)

@@ -8,7 +8,8 @@
 
 Numbers are numbers: ``shard10`` comes after ``shard2``. Files belong together that lie in one folder and
 share everything in their names but part and shard; symlinks are taken by the name that they have, not by
-that of their target (``checkpoint_last-...`` points at ``checkpoint_100-...``). A file that is still being
+that of their target (``checkpoint_last-...`` points at ``checkpoint_100-...``), and one that points at
+nothing is no file. A file that is still being
 copied begins with ``_``. Source: metaseq ``checkpoint_utils.py``, ``trainer.py`` (``checkpoint_suffix``),
 ``cli/train.py`` (``_checkpoint-``), ``distributed/stitch_fsdp_ckpt.py`` (``rank-``).
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remap.errors import Damaged, InputError
+from remap.formats.absent import absent
 
 _NAME = re.compile(
     r"(?P<stem>.*?)(?:-rank-(?P<expert>\d+))?(?:-model_part-(?P<part>\d+))?(?:-shard(?P<shard>\d+))?\.pt"
@@ -110,7 +112,7 @@ def family(path: Path) -> Family:
     doubled: list[str] = []
     for other in sorted(path.parent.iterdir()):
         found = parse(other.name)
-        if found is None or found.kind != name.kind:
+        if found is None or found.kind != name.kind or not other.is_file():
             continue
         place = (found.part or 0, 0 if name.expert is not None else found.shard or 0)
         if place in files:
@@ -136,20 +138,22 @@ def leftovers(path: Path) -> list[Path]:
 
 
 def check_complete(files: Family, parts: int, shards: int) -> None:
-    """Raise Damaged, naming every file that is not there of ``parts`` x ``shards``."""
-    name = files.name
-    missing = [
-        str(name.numbers(part, shard))
-        for part in range(parts)
-        for shard in range(shards)
-        if (part, shard) not in files.files
-    ]
-    if missing:
-        copying = [p.name for p in leftovers(files.first)]
-        raise Damaged(
-            f"{len(missing)} of {parts * shards} files are missing",
-            where=files.first.parent,
-            problems=missing,
-            remedy="fetch the missing files into the same folder"
-            + (f"; {', '.join(copying[:4])} is a copy that was not finished" if copying else ""),
-        )
+    """Raise Damaged, naming files that are not there of ``parts`` x ``shards``."""
+    number, missing = absent([part * shards + shard for part, shard in files.files], parts * shards)
+    if not number:
+        return
+    copying = [p.name for p in leftovers(files.first)]
+    last = files.files[max(files.files, key=lambda place: max(place))]
+    raise Damaged(
+        f"{number} of {parts * shards} files are missing",
+        where=files.first.parent,
+        problems=[_lacking(files, files.name.numbers(*divmod(n, shards))) for n in missing],
+        remedy="fetch the missing files into the same folder"
+        + (f"; {', '.join(copying[:4])} is a copy that was not finished" if copying else "")
+        + (f"; or move {last.name} away, if its number is no shard's" if number > len(files.files) else ""),
+    )
+
+
+def _lacking(files: Family, name: FileName) -> str:
+    path = files.first.with_name(str(name))
+    return f"{name}: a link that points at nothing" if path.is_symlink() else str(name)

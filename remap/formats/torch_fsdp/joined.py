@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remap.errors import Damaged, InputError
+from remap.formats.absent import absent
 from remap.formats.chunks import assemble
 from remap.formats.torch.file import read_zip
 from remap.formats.torch.locate import Place, follow
@@ -102,10 +103,10 @@ class Joined:
                 problems=doubled,
                 remedy="move the stray ones away",
             )
-        missing = sorted(set(range(wanted)) - set(ranks)) if len(self._files) > 1 or wanted > 1 else []
-        if missing:
+        number, missing = absent(ranks, wanted)
+        if number and (len(self._files) > 1 or wanted > 1):
             raise Damaged(
-                f"{wanted} ranks saved this, the files of {len(missing)} are missing",
+                f"{wanted} ranks saved this, the files of {number} are missing",
                 where=folder,
                 problems=[f"rank {r}" for r in missing],
                 remedy="fetch the missing files into the same folder",

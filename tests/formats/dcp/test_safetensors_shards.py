@@ -51,7 +51,13 @@ def sharding(**offsets: list[int]) -> dict[str, str]:
 
 def test_a_missing_rank_is_named(copy):
     (copy / SHARD.format(2)).unlink()
-    with pytest.raises(Damaged, match="there is none of rank 1"):
+    with pytest.raises(Damaged, match=r"shards of 1 ranks are missing\n  rank 1\n"):
+        registry.open_catalog(copy)
+
+
+def test_a_rank_s_number_is_not_counted_up_to(copy):
+    (copy / SHARD.format(4)).rename(copy / SHARD.format(4).replace("00004", "99999999999", 1))
+    with pytest.raises(Damaged, match=r"shards of 99999999995 ranks are missing\n  rank 3\n  rank 4\n"):
         registry.open_catalog(copy)
 
 

@@ -42,6 +42,12 @@ def tensors_at(path, at=None) -> dict[str, torch.Tensor]:
     return {k: evaluate(Take(e)) for k, e in registry.open_catalog(path, at=at).entries.items()}
 
 
+def swap(a, b) -> None:
+    a.rename(a.with_suffix(".away"))
+    b.rename(a)
+    a.with_suffix(".away").rename(b)
+
+
 def assert_equal(got, wanted):
     assert got.keys() == wanted.keys()
     for key, value in wanted.items():
@@ -147,6 +153,74 @@ def test_missing_files_are_named(tmp_path, lost):
     with pytest.raises(Damaged, match=rf"{len(lost)} of 6 files are missing") as caught:
         registry.open_catalog(next(iter(truth.files.values())))
     assert caught.value.problems == tuple(f"checkpoint_last-model_part-{j}-shard{i}.pt" for j, i in lost)
+
+
+@pytest.mark.parametrize("number", ["part-99999999999-shard0", "part-0-shard99999999999"])
+def test_a_number_that_is_no_shard_s_is_not_counted_up_to(tmp_path, number):
+    truth = make(tmp_path)
+    stray = truth.folder / f"checkpoint_last-model_{number}.pt"
+    shutil.copy(truth.files[0, 0], stray)
+    with pytest.raises(Damaged, match="files are missing") as e:
+        registry.open_catalog(truth.files[0, 0])
+    assert f"or move {stray.name} away" in str(e.value)
+
+
+def test_the_number_of_a_rank_of_experts_is_not_counted_up_to(tmp_path):
+    truth = make(tmp_path, parts=1, part_in_name=False)
+    torch.save(
+        {"model": {"e": torch.ones(1)}, "cfg": {}}, truth.folder / "checkpoint_last-rank-9999999999.pt"
+    )
+    (warning,) = registry.open_catalog(truth.folder).warnings
+    assert warning.startswith("the experts of ranks 0, 1, 2, ")
+
+
+def test_what_is_no_file_is_no_shard(tmp_path):
+    truth = make(tmp_path)
+    truth.files[0, 1].unlink()
+    truth.files[0, 1].symlink_to("gone.pt")
+    with pytest.raises(Damaged, match="part-0-shard1.pt: a link that points at nothing"):
+        registry.open_catalog(truth.files[0, 0])
+
+
+def test_links_and_folders_beyond_the_last_shard_do_not_count(tmp_path):
+    truth = make(tmp_path)
+    (truth.folder / "checkpoint_last-model_part-0-shard3.pt").symlink_to("gone.pt")
+    (truth.folder / "checkpoint_last-model_part-1-shard3.pt").mkdir()
+    assert_equal(tensors_at(truth.folder), truth.weights)
+
+
+@pytest.mark.parametrize("places", [((0, 1), (1, 1)), ((0, 0), (0, 1))])
+def test_files_that_changed_places_are_seen_by_what_they_say_of_themselves(tmp_path, places):
+    """Shards 0 and 1 have no padding, so that nothing else tells them apart."""
+    a, b = (make(tmp_path).files[p] for p in places)
+    swap(a, b)
+    with pytest.raises(Damaged, match="files are not where they say that they belong") as e:
+        registry.open_catalog(a)
+    assert e.value.problems == (f"{a.name}: it is {b.name}", f"{b.name}: it is {a.name}")
+
+
+def test_a_copy_under_another_shard_s_name_is_seen(tmp_path):
+    truth = make(tmp_path)
+    shutil.copy(truth.files[0, 0], truth.files[0, 1])
+    with pytest.raises(Damaged) as e:
+        registry.open_catalog(truth.folder)
+    assert e.value.problems == (f"{truth.files[0, 1].name}: it is {truth.files[0, 0].name}",)
+
+
+def test_model_parts_that_changed_places_are_seen(tmp_path):
+    truth = make_unflattened(tmp_path, parts=2)
+    swap(truth.files[0, 0], truth.files[1, 0])
+    with pytest.raises(Damaged, match="files are not where they say"):
+        registry.open_catalog(truth.folder)
+
+
+def test_a_configuration_that_is_the_same_in_all_files_says_nothing_of_places(tmp_path):
+    """As metaseq's reshard_fsdp.py and reshard_mp.py leave it."""
+    truth = make_unflattened(tmp_path, parts=4)
+    config = load(truth.files[0, 0])["cfg"]
+    for path in truth.files.values():
+        edit(path, lambda state: state.update(cfg=config))
+    assert_equal(tensors_at(truth.folder), truth.weights)
 
 
 def test_missing_last_shards_are_named_by_the_lengths_of_the_others(tmp_path):

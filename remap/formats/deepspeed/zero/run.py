@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from remap.errors import Damaged, InputError
+from remap.formats.absent import absent
 from remap.formats.deepspeed.names import ZeroFile, optimizer_files, partition_files, rank_files, rank_of
 from remap.formats.deepspeed.zero.cut import Shapes
 from remap.formats.deepspeed.zero.shard import Shard, read_shard
@@ -160,7 +161,7 @@ def _check_complete(folder: Path, shards: Mapping[int, Sequence[Shard]]) -> None
     for rank, held in shards.items():
         there = {s.file.shard for s in held}
         wanted = max(held[0].counts, default=len(held))
-        missing += [f"zero_pp_rank_{n}_mp_rank_{rank:02d}" for n in range(wanted) if n not in there]
+        missing += [f"zero_pp_rank_{n}_mp_rank_{rank:02d}" for n in absent(there, wanted)[1]]
         surplus = [s.file.path.name for s in held if s.file.shard >= wanted]
         if surplus:
             raise Damaged(
