@@ -6,6 +6,7 @@ key is explained once. The other fields never change.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,6 +67,12 @@ class Comparison:
     def source_unshaped(self) -> bool:
         """Is the source a list of names?"""
         return names_only(self.source)
+
+    @cached_property
+    def source_ties(self) -> Mapping[str, str]:
+        """The source's own key -> the first of its keys that is the same tensor; a key list may say so."""
+        said = self.source.metadata.get("ties") if self.source.format == "keys" else None
+        return json.loads(said) if said else self.source.aliases
 
     @cached_property
     def outputs(self) -> Mapping[str, Output]:

@@ -22,6 +22,7 @@ MODULES = (
     "shared.number_kind",
     "shared.dtype",
     "shared.unverified",
+    "shared.tie",
     "shared.renamed",
     "shared.matched",
     "missing.extra_state",

@@ -87,7 +87,7 @@ def command(
     terminal.write(registry.render(report, form), output)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if form == "github" and summary:
-        with Path(summary).open("a") as file:
+        with Path(summary).open("a", encoding="utf-8") as file:
             file.write(registry.render(report, "markdown"))
     if write_fix is not None:
         _write_fix(write_fix, report.suggestions)

@@ -52,7 +52,7 @@ def write(text: str, output: Path | None) -> None:
         click.echo(text, nl=False)
         return
     if output.is_file() and _holds_weights(output):
-        raise DestinationError("is a checkpoint, not to be replaced by a document", where=output)
+        raise DestinationError("is part of a checkpoint, not to be replaced by a document", where=output)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as e:
@@ -60,9 +60,13 @@ def write(text: str, output: Path | None) -> None:
 
 
 def _holds_weights(path: Path) -> bool:
+    """Is it a file of weights, or one that lies beside them: a configuration, a tokenizer, an index?"""
     from remap.formats import registry
+    from remap.formats.companions import NAMES
 
-    return any(f.name != "keys" for f, _ in registry.find(path))
+    beside = path.name in NAMES or path.name.endswith(".index.json")
+    places = (path, path.absolute().parent) if beside else (path,)
+    return any(f.name != "keys" for place in places for f, _ in registry.find(place))
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], right: frozenset[int] = frozenset()) -> None:

@@ -139,6 +139,8 @@ def dump(catalog: Catalog) -> str:
         for k in ("buffers", "ties")
         if catalog.format in MADE_OF and k in catalog.metadata
     }
+    if ties := catalog.aliases:
+        known["ties"] = dict(ties)
     lines = [f"{json.dumps(METADATA)}: {json.dumps(known)}"] if known else []
     lines += [
         f"{json.dumps(k)}: {json.dumps([list(e.spec.shape), e.spec.dtype.name])}"

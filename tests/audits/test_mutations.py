@@ -7,6 +7,7 @@ Where values are needed the checkpoints are real files and the audit is asked fo
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -384,6 +385,14 @@ def test_a_tie_that_is_known_is_no_missing_weight() -> None:
     report = audit(source, wanted)
     assert report.passed
     assert [f.key for f in report.of("missing-tied")] == ["lm_head.weight"]
+
+
+@pytest.mark.parametrize("said", [None, {"lm_head.weight": "embed_tokens.weight"}])
+def test_two_tensors_for_one_are_told_unless_they_are_one(said: dict[str, str] | None) -> None:
+    wanted = replace(target(MODEL), ties={"lm_head.weight": "embed_tokens.weight"})
+    report = audit(catalog(MODEL, metadata={"ties": json.dumps(said)} if said else {}), wanted)
+    assert [f.key for f in report.of("unverified-tie")] == ([] if said else ["lm_head.weight"])
+    assert report.passed
 
 
 @pytest.mark.parametrize(

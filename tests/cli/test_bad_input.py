@@ -303,8 +303,19 @@ def test_a_document_does_not_replace_a_checkpoint(remap, source):
     before = path.read_bytes()
     ran = remap("keys", source, "-o", path)
     assert ran.code == 2
-    assert "is a checkpoint, not to be replaced by a document" in ran.err
+    assert "is part of a checkpoint, not to be replaced by a document" in ran.err
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "model.safetensors.index.json"])
+def test_a_document_does_not_replace_what_lies_beside_weights(remap, source, name):
+    before = (source / name).read_bytes()
+    for command in (("keys", source), ("audit", source, "--against", source)):
+        ran = remap(*command, "-o", source / name)
+        assert ran.code == 2
+        assert "is part of a checkpoint" in ran.err
+    assert (source / name).read_bytes() == before
+    assert remap("keys", source, "-o", source / "keys.json").code == 0
 
 
 def test_values_of_a_key_list_are_not_said_to_be_the_same(remap, source, tmp_path):

@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+import torch
 
 from remap.errors import Damaged, UsageError
 from remap.formats import keylist, registry
@@ -46,6 +47,13 @@ def test_what_is_dumped_is_read_back(tmp_path):
     catalog = opened(tmp_path / "a.json", {"a.weight": [[2, 3], "float16"], "b": [[], "bool"]})
     (tmp_path / "b.json").write_text(keylist.dump(catalog))
     assert registry.open_catalog(tmp_path / "b.json").entries == catalog.entries
+
+
+def test_the_ties_of_a_checkpoint_are_in_its_list(tmp_path):
+    weight = torch.ones(2)
+    torch.save({"a": weight, "b": weight, "c": torch.ones(2)}, tmp_path / "m.pt")
+    written = json.loads(keylist.dump(registry.open_catalog(tmp_path / "m.pt")))
+    assert written["__metadata__"] == {"ties": {"b": "a"}}
 
 
 def test_wrong_entries_are_all_named(tmp_path):

@@ -24,7 +24,7 @@ from remap.audits.finding import Finding
 
 def find(self: Category, table: Comparison) -> Iterable[Finding]:
     """Where the source has both at one place, and another of its names is in the target."""
-    ties = table.source.aliases
+    ties = table.source_ties
     if not ties or not table.unexpected:
         return
     loaded = {ties.get(s, s): k for k in table.offered if k not in table.excess for s in table.sources(k)}
