@@ -191,7 +191,7 @@ def beside(destination: Path) -> Receipt | None:
 def locate(catalog: Catalog) -> tuple[Receipt, Path] | None:
     """The receipt that was left with a checkpoint, and the folder that its file names are relative to;
     None where there is none that lists any of its files."""
-    for path in _places(catalog):
+    for path in places(catalog):
         if path.is_file():
             found = read(path)
             if {f.name for f in catalog.files} & {Path(n).name for n in found.files}:
@@ -205,7 +205,8 @@ def find(catalog: Catalog) -> Receipt | None:
     return found[0] if found else None
 
 
-def _places(catalog: Catalog) -> Iterator[Path]:
+def places(catalog: Catalog) -> Iterator[Path]:
+    """Where the receipt of a checkpoint may lie, the nearest first."""
     root = catalog.root
     if root.is_file():
         yield receipt_path(root)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from remap.cli import in_place as renaming
 from remap.cli import options, terminal
 
 
 @click.command()
 @options.source
-@options.destination
+@click.argument("destination", type=click.Path(path_type=Path), required=False)
 @options.conversion
 @options.to
 @click.option("--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ...")
@@ -23,11 +24,13 @@ from remap.cli import options, terminal
 @options.tp
 @options.pp
 @options.optimizer
+@click.option("--in-place", is_flag=True, help="Rename keys inside SOURCE's safetensors files.")
+@click.option("--undo", is_flag=True, help="Take back what --in-place did.")
 @options.writing
 @options.as_json
 def command(
     source: Path,
-    destination: Path,
+    destination: Path | None,
     how: options.How,
     to: str | None,
     shard_size: int | None,
@@ -37,15 +40,37 @@ def command(
     tp: int | None,
     pp: int | None,
     optimizer: bool,
+    in_place: bool,
+    undo: bool,
     writing: options.Writing,
     as_json: bool,
 ) -> None:
     """Convert a checkpoint: other names, another format, or both.
 
     DESTINATION is one file where it ends in .safetensors, .pt, .pth, .bin or .ckpt, else a folder. It
-    appears once it is written whole and checked; a receipt lies beside it.
+    appears once it is written whole and checked; a receipt lies beside it. With --in-place there is none.
     """
     from remap import api
+
+    if in_place or undo:
+        given = {
+            "to": to,
+            "shard_size": shard_size,
+            "tag": tag,
+            "ranks": ranks,
+            "under": under,
+            "tp": tp,
+            "pp": pp,
+            "no_optimizer": not optimizer,
+            "dtype": how["dtype"],
+            "at": how["at"],
+            "overwrite": writing["overwrite"],
+        }
+        renaming.check(destination, given)
+        renaming.run(source, how, undo, writing["resume"])
+        return
+    if destination is None:
+        raise click.UsageError("say where to: DESTINATION, or --in-place")
 
     with terminal.progress("converting") as progress:
         receipt = api.convert(

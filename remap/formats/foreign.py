@@ -19,16 +19,27 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
 )
 
 
+RENAMED = (
+    "its keys were being renamed in place: `remap convert PATH --in-place --resume` ends that, "
+    "--undo takes it back"
+)
+UNDO = ".undo.json"
+
+
 def describe(path: Path) -> str:
     """One sentence on why ``path`` is no checkpoint."""
     if path.is_dir():
         names = sorted(p.name for p in path.iterdir())
         if not names:
             return "the folder is empty"
+        if any(n.endswith(UNDO) for n in names):
+            return RENAMED
         some = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
         return f"the folder holds no checkpoint that remap knows (it has {some})"
     with path.open("rb") as f:
         head = f.read(512)
+    if head[7:9] == b"\x80{":
+        return RENAMED
     if not head:
         return "the file is empty: its download or its save did not finish"
     for signature, what in SIGNATURES:

@@ -4,7 +4,7 @@
 
 Tensors are written in the order of the source's bytes, larger element types first, so that every
 tensor is aligned and a rename is one long sequential read. The header ends in spaces (the README allows
-them) so that the data lies in its blocks as it did in the source.
+them), so that names can become longer and the data lies in its blocks as it did in the source.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ from remap.formats.safetensors_header import (
 from remap.types import Catalog, Entry
 
 _FAMILY = re.compile(r"(?P<stem>.+)-(?P<number>\d{5,6})-of-(?P<count>\d{5,6})(?P<suffix>\.safetensors)")
+
+
+ROOM = 32
+"""Bytes that a header has for each tensor's name to become longer (``remap convert --in-place``)."""
 
 
 class Safetensors:
@@ -154,6 +158,7 @@ def _out_file(name: str, tensors: Mapping[str, Expr], metadata: Mapping[str, str
             "data_offsets": [start, end],
         }
     text = msgspec.json.encode(header)
+    text += b" " * max(0, min(ROOM * len(tensors), HEADER_LIMIT - BLOCK - len(text)))
     text += b" " * _padding(8 + len(text), end, next(iter(tensors.values()), None))
     if len(text) > HEADER_LIMIT:
         raise UsageError(

