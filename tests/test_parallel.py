@@ -53,7 +53,7 @@ def test_other_ranks_and_back_is_the_identity(neox_runs: Path, tmp_path: Path, n
 
 
 def test_only_summed_biases_are_divided_anew(neox_runs: Path, tmp_path: Path) -> None:
-    # the run's own addends are a quarter and three quarters; remap makes halves
+    # the run's own addends are a quarter and three quarters; remap gives rank 0 the sum
     api.convert(neox_runs / "tp2", tmp_path / "out", tp=2, params=params("tp2"), settings=KEEP)
     before, after = stored(neox_runs / "tp2"), stored(tmp_path / "out")
     differ = {k.split(".", 1)[1].split("@")[0] for k in before if not torch.equal(before[k], after[k])}

@@ -85,16 +85,20 @@ def test_grouped_queries_lie_in_blocks_on_every_rank(take):
     assert values(named("qkv(heads, kv_heads)").split(whole, 2)) == [[0, 1, 4, 6], [2, 3, 5, 7]]
 
 
-def test_addends_are_summed_and_divided(take):
+def test_addends_are_summed_and_rank_0_has_all(take):
     low, high, whole = take(torch.tensor([0.25]), torch.tensor([0.75]), torch.tensor([3.0]))
     assert values([named("addends").merge([low, high], Merging())]) == [[1.0]]
-    assert values(named("addends").split(whole, 2)) == [[1.5], [1.5]]
+    assert values(named("addends").split(whole, 2)) == [[3.0], [0.0]]
 
 
-def test_addends_of_three_ranks_lose_nothing(take):
-    # a third of 1 is no binary fraction: rank 0 has all of it
-    (whole,) = take(torch.tensor([1.0]))
-    assert values(named("addends").split(whole, 3)) == [[1.0], [0.0], [0.0]]
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_addends_lose_nothing(take, ranks):
+    # the smallest float16 and three times that have no halves, a third of 1 is no binary fraction
+    exact = torch.tensor([2.0**-24, 3 * 2.0**-24, 1.0, 65504.0, -0.0, 0.0], dtype=torch.float16)
+    (whole,) = take(exact)
+    parts = named("addends").split(whole, ranks)
+    found = evaluate(named("addends").merge(parts, Merging()))
+    assert found.numpy().tobytes() == exact.numpy().tobytes()
 
 
 def test_the_vocabulary_is_padded_for_its_ranks(take):
