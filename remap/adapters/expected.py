@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from remap.adapters.migration.naming import by_segments, layer
+from remap.adapters.migration.parameters import depth
 from remap.adapters.model import Adapter
+from remap.adapters.orientation import Orientation
 from remap.adapters.read import recognised
 from remap.adapters.scaling import by_pattern, matches, rank
 from remap.audits.names.adapters import is_adapter
@@ -47,10 +49,11 @@ def on_base(found: Catalog, target: Target) -> Target:
 
 def _expected(adapter: Adapter, base: Specs) -> Specs:
     modules = {k.rpartition(".")[0] for k in base}
+    lies = Orientation(adapter.config, base)
     found: dict[str, TensorSpec] = {}
     for t in adapter.tensors:
-        if not t.module or t.module in modules or f"{t.module}.weight" in base:
-            found[t.key] = _spec(adapter, t, base)
+        if not t.module or depth(t.module)[0] in modules:
+            found[t.key] = _spec(adapter, t, base, lies)
     done = {t.module for t in adapter.tensors}
     dtype = adapter.spec(adapter.tensors[0]).dtype
     for module in _targeted(adapter.config, base):
@@ -58,7 +61,7 @@ def _expected(adapter: Adapter, base: Specs) -> Specs:
             continue
         for leaf in _leaves(adapter):
             t = AdapterTensor("", module, leaf, wrapper=".".join(WRAPPER))
-            found[registry.get("peft").spell(t)] = TensorSpec(dtype, _shape(adapter, t, base) or ())
+            found[registry.get("peft").spell(t)] = TensorSpec(dtype, _shape(adapter, t, base, lies) or ())
     for module in _saved(adapter.config, modules - done):
         for key, spec in base.items():
             if key.startswith(f"{module}."):
@@ -66,14 +69,14 @@ def _expected(adapter: Adapter, base: Specs) -> Specs:
     return found
 
 
-def _spec(adapter: Adapter, t: AdapterTensor, base: Specs) -> TensorSpec:
+def _spec(adapter: Adapter, t: AdapterTensor, base: Specs, lies: Orientation) -> TensorSpec:
     """Of a tensor that the adapter has: as the base has it, or as it is where the base doesn't tell."""
     own = adapter.spec(t)
-    shape = _shape(adapter, t, base)
+    shape = _shape(adapter, t, base, lies)
     return own if shape is None else TensorSpec(own.dtype, shape)
 
 
-def _shape(adapter: Adapter, t: AdapterTensor, base: Specs) -> tuple[int, ...] | None:
+def _shape(adapter: Adapter, t: AdapterTensor, base: Specs, lies: Orientation) -> tuple[int, ...] | None:
     """None where the base doesn't tell."""
     head, _, rest = t.leaf.partition(".")
     if head == SAVED or t.leaf in ("bias", "base_layer.bias"):
@@ -85,7 +88,9 @@ def _shape(adapter: Adapter, t: AdapterTensor, base: Specs) -> tuple[int, ...] |
     r = by_pattern(adapter.config.get("rank_pattern"), t.module) or adapter.config.get("r")
     r = r if isinstance(r, int) and adapter.config.get("peft_type") == "LORA" else rank(adapter, t.module)
     out, inner, *window = weight.shape
-    if adapter.config.get("fan_in_fan_out"):
+    mine = adapter.of(t.module)
+    rows = adapter.spec(mine["lora_B.weight"]).shape[0] if "lora_B.weight" in mine else None
+    if "lora_embedding_B" in mine or lies.flipped(f"{t.module}.weight", rows):
         out, inner = inner, out
     sizes = {
         "lora_A.weight": (r, inner, *window),

@@ -40,6 +40,7 @@ METHODS: Mapping[str, peft.PeftConfig] = {
         r=4, target_modules=["query_key_value"], modules_to_save=["embed_in", "lm_head"]
     ),
     "embedding": peft.LoraConfig(r=4, target_modules=["query_key_value", "embed_in"]),
+    "dora-embedding": peft.LoraConfig(r=4, target_modules=["dense", "embed_in"], use_dora=True),
     "tokens": peft.LoraConfig(
         r=4, target_modules=["query_key_value"], trainable_token_indices={"embed_in": [2, 5, 7]}
     ),

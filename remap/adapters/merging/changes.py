@@ -48,7 +48,9 @@ def changes(adapter: Adapter, base: Catalog, problems: list[str]) -> Iterator[Ch
     more = beyond_factors(adapter)
     if more:
         problems.append(more)
-    for place in places(adapter, base):
+    for place in sorted(
+        places(adapter, base), key=lambda p: p.kind != "whole"
+    ):  # what was saved, then changed
         make = MAKERS[place.kind]
         try:
             yield from make(adapter, base, place)
@@ -143,7 +145,8 @@ def _other(adapter: Adapter, base: Catalog, place: Place) -> Iterator[Change]:
         values = single(tokens)
         yield Change(place.key, keys, new=lambda old: _with_rows(old, rows, values))
         return
-    yield Change(place.key, keys, product(adapter, place.module, tensors, shape))
+    added = product(adapter, place.module, tensors, shape, flipped=place.flipped)
+    yield Change(place.key, keys, added)
 
 
 def _rows(adapter: Adapter, module: str) -> list[int]:

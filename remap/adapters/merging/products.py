@@ -16,14 +16,19 @@ Product = Callable[[Adapter, str, Tensors, tuple[int, ...]], Expr]
 """(adapter, module, its tensors by leaf, shape of the weight) -> what is added."""
 
 
-def product(adapter: Adapter, module: str, tensors: Tensors, shape: tuple[int, ...]) -> Expr:
-    """What is added to a module's weight. Raises UsageError for a method that does not add."""
+def product(
+    adapter: Adapter, module: str, tensors: Tensors, shape: tuple[int, ...], *, flipped: bool = False
+) -> Expr:
+    """What is added to a module's weight, which lies [in, out] where it is ``flipped``. Raises UsageError for
+    a method that does not add."""
     make = next((m for leaf, m in METHODS.items() if leaf in tensors), None)
     if make is None:
         head = min(tensors).partition(".")[0]
         raise UsageError(f"{head} is not merged by remap: it does not add factors to the weight")
     if len(shape) < 2:
         raise UsageError(f"factors for a weight of shape {list(shape)}")
+    if flipped and len(shape) == 2:
+        return Permute(make(adapter, module, tensors, shape[::-1]), (1, 0))
     return make(adapter, module, tensors, shape)
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 from remap.adapters.migration.naming import by_segments
 from remap.adapters.migration.parameters import depth, parameter
 from remap.adapters.model import Adapter
+from remap.adapters.orientation import Orientation
 from remap.adapters.scaling import by_pattern as value_of
 from remap.dialects.base import AdapterTensor
 from remap.errors import UsageError
@@ -58,8 +59,9 @@ def places(adapter: Adapter, base: Catalog | None = None) -> Iterator[Place]:
         if t.module:
             kind = _kind(t.leaf)
             groups.setdefault((t.module, kind, t.leaf if kind == "whole" else ""), {})[t.leaf] = t
+    lies = Orientation(adapter.config, {k: e.spec for k, e in base.entries.items()} if base else None)
     for (module, kind, leaf), tensors in groups.items():
-        yield _place(adapter, base, module, kind, leaf, tensors)
+        yield _place(adapter, base, lies, module, kind, leaf, tensors)
 
 
 def _base_tensors(adapter: Adapter) -> Iterator[AdapterTensor]:
@@ -85,6 +87,7 @@ def _kind(leaf: str) -> Kind:
 def _place(
     adapter: Adapter,
     base: Catalog | None,
+    lies: Orientation,
     module: str,
     kind: Kind,
     leaf: str,
@@ -95,31 +98,41 @@ def _place(
         name = leaf if leaf in ("weight", "bias") else leaf.partition(".")[2]
         return Place(f"{module}.{name}", module, kind, tensors, adapter.expr(tensor).spec, exact=True)
     if kind == "ia3":
-        return _multiplied(adapter, base, module, tensors)
+        return _multiplied(adapter, lies, module, tensors)
     if kind == "other":
-        return Place(f"{module}.weight", module, kind, tensors)
-    return _low_rank(adapter, base, module, tensors)
+        return _other(adapter, lies, module, tensors)
+    return _low_rank(adapter, base, lies, module, tensors)
+
+
+def _other(adapter: Adapter, lies: Orientation, module: str, tensors: Mapping[str, AdapterTensor]) -> Place:
+    """A method whose factors aren't LoRA's; where outputs have a vector or rows of their own, they tell how
+    the weight lies."""
+    key = f"{module}.weight"
+    rows = next((tensors[n] for n in ("lora_B", "vera_lambda_b") if n in tensors), None)
+    outputs = adapter.expr(rows).spec.shape[0] if rows and adapter.expr(rows).spec.shape else None
+    return Place(key, module, "other", tensors, flipped=lies.flipped(key, outputs))
 
 
 def _multiplied(
-    adapter: Adapter, base: Catalog | None, module: str, tensors: Mapping[str, AdapterTensor]
+    adapter: Adapter, lies: Orientation, module: str, tensors: Mapping[str, AdapterTensor]
 ) -> Place:
     """IA3: [out, 1], or [1, in] of a feed-forward module, however the weight lies."""
     spec = adapter.expr(tensors["ia3_l"]).spec
     if len(spec.shape) != 2 or 1 not in spec.shape:
         raise UsageError(f"ia3_l of shape {list(spec.shape)} is not of outputs, nor of inputs", where=module)
     key = f"{module}.weight"
-    entry = base.entries.get(key) if base else None
-    dim = 1 if spec.shape[0] == 1 else 0
-    flipped = bool(adapter.config.get("fan_in_fan_out"))
-    if entry is not None and len(entry.spec.shape) == 2 and entry.spec.shape[0] != entry.spec.shape[1]:
-        flipped = entry.spec.shape[dim] != spec.numel
+    behind = spec.shape[0] != 1
+    flipped = lies.flipped(key, spec.numel if behind else None, None if behind else spec.numel)
     shape = spec.shape[::-1] if flipped else spec.shape
     return Place(key, module, "ia3", tensors, TensorSpec(spec.dtype, shape), flipped=flipped)
 
 
 def _low_rank(
-    adapter: Adapter, base: Catalog | None, module: str, tensors: Mapping[str, AdapterTensor]
+    adapter: Adapter,
+    base: Catalog | None,
+    lies: Orientation,
+    module: str,
+    tensors: Mapping[str, AdapterTensor],
 ) -> Place:
     embedding = any(n in tensors for n in EMBEDDING)
     names = EMBEDDING if embedding else LINEAR
@@ -139,7 +152,7 @@ def _low_rank(
         kind: Kind = "experts" if len(shape) == 3 else "lora"
         return Place(key, owner, kind, tensors, TensorSpec(a.dtype, shape), exact=True, flipped=flipped)
     key = f"{module}.weight"
-    flipped = _flipped(adapter, base, key, outputs, inputs)
+    flipped = len(inputs) == 1 and lies.flipped(key, outputs, inputs[0])
     shape = (*inputs, outputs) if flipped else (outputs, *inputs)
     return Place(key, module, "lora", tensors, TensorSpec(a.dtype, shape), exact=True, flipped=flipped)
 
@@ -160,14 +173,6 @@ def _parameters(adapter: Adapter, base: Catalog | None, module: str) -> Callable
     else:
         targeted = any(by_segments(str(t), module) for t in said) if isinstance(said, list) else False
     return lambda name: not targeted
-
-
-def _flipped(adapter: Adapter, base: Catalog | None, key: str, outputs: int, inputs: tuple[int, ...]) -> bool:
-    """Does the weight lie [in, out]? The base knows, unless it is square."""
-    entry = base.entries.get(key) if base else None
-    if len(inputs) != 1 or (entry is not None and inputs[0] != outputs):
-        return entry is not None and entry.spec.shape == (*inputs, outputs)
-    return bool(adapter.config.get("fan_in_fan_out"))
 
 
 def _stacked(
