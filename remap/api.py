@@ -7,6 +7,7 @@ or its Catalog.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 
 import remap.parallel as parallel
@@ -71,6 +72,7 @@ def convert(
     sync: bool = False,
     overwrite: bool = False,
     resume: bool = False,
+    executor: str | Executor | None = None,
     progress: Begin | None = None,
 ) -> Receipt:
     """Write the converted checkpoint at ``destination``, whole and checked, or nothing.
@@ -86,6 +88,8 @@ def convert(
     sync        return only when the disk has it: slower, and safe against a power cut
     resume      go on with what a run that was killed has written of the same conversion; keep what is
                 written for the next run, should this one be stopped, too
+    executor    who writes: ``threads`` of this process (the default), ``processes``, ``dask://host:port``,
+                ``mpi``, or an executor of ``concurrent.futures``
     progress    called with (number of files, bytes); gives the function that is told of bytes written
 
     The other arguments are those of ``plan``. Gives the receipt, which lies beside the output.
@@ -132,7 +136,15 @@ def convert(
         parallel=_said(made, tp, pp, settings) if tp or made.catalog.ranks else None,
     )
     written = parallel.rank_plan(made, tables) if tables else made
-    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress)
+    how = How(
+        jobs=jobs,
+        memory=memory,
+        sync=sync,
+        overwrite=overwrite,
+        resume=resume,
+        executor=executor,
+        progress=progress,
+    )
     return write_output(written, what, target, how, lambda path: _reopen(fmt, path, place))
 
 

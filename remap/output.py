@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 import remap.receipt as receipts
 from remap.errors import Damaged
+from remap.executors.registry import find as find_workers
 from remap.expr import Take
 from remap.expr.ties import tied_outputs
 from remap.files import is_remote, refresh
@@ -17,6 +19,7 @@ from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, Written, room, write_files
 from remap.stream.placing.fingerprint import Stamp, fingerprint, stamp
 from remap.stream.placing.names import put_file
+from remap.stream.run import default_jobs
 from remap.types import Catalog, Entry, find_ties
 from remap.verify import check_headers, other_bytes
 from remap.verify import digests as digests_of
@@ -34,6 +37,7 @@ class How:
     sync: bool = False
     overwrite: bool = False
     resume: bool = False
+    executor: str | Executor | None = None
     progress: Begin | None = None
 
 
@@ -72,14 +76,20 @@ def write_output(
 
     Raises DestinationError, UsageError, Damaged, VerifyError; the destination is as it was then.
     """
+    workers = find_workers(how.executor, how.jobs or default_jobs()) if how.executor else None
     before = _stamps(plan.catalog)
     if is_remote(destination):
         from remap.stream.uploading import Upload, check_options
 
         check_options(how.overwrite, how.resume)
         with Upload(destination, plan.catalog, single_file=what.single) as upload:
-            told = _progress(how, what.files)
-            written = upload.write(what.files, jobs=how.jobs, memory=how.memory, progress=told)
+            written = upload.write(
+                what.files,
+                jobs=how.jobs,
+                memory=how.memory,
+                progress=_progress(how, what.files),
+                workers=workers,
+            )
             receipt = _checked(plan, what, written, upload.folder, reopen(destination), before)
             upload.finish(receipt.encode())
         return receipt
@@ -104,6 +114,7 @@ def write_output(
                 sync=how.sync,
                 progress=_progress(how, what.files),
                 journal=staging.journal,
+                workers=workers,
             )
             output = reopen(folder / destination.name if what.single else folder)
             receipt = _checked(plan, what, written, folder, output, before)

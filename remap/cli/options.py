@@ -211,6 +211,7 @@ class Writing(TypedDict):
     sync: bool
     overwrite: bool
     resume: bool
+    executor: str | None
 
 
 def writing(function: Callable[..., None]) -> Callable[..., None]:
@@ -229,7 +230,12 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--memory", type=Size(), default="1GiB", show_default=True, help="What computed tensors may take."
         ),
-        click.option("--jobs", type=click.IntRange(1, 64), help="Threads."),
+        click.option("--jobs", type=click.IntRange(1, 64), help="Threads, or processes."),
+        click.option(
+            "--executor",
+            metavar="WHO",
+            help="Who does the work: threads (the default), processes, dask://host:port, mpi.",
+        ),
     ):
         command = option(command)
     return command

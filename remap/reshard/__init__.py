@@ -10,6 +10,7 @@ Names don't change, so there are no packs and no plan of rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def reshard(
     sync: bool = False,
     overwrite: bool = False,
     resume: bool = False,
+    executor: str | Executor | None = None,
     progress: Begin | None = None,
 ) -> Receipt:
     """Write the checkpoint at ``source`` with other shards or parts, whole and checked, or nothing.
@@ -85,7 +87,15 @@ def reshard(
         pp=pp,
         settings=replace(settings, params=params or {}),
     )
-    how = How(jobs=jobs, memory=memory, sync=sync, overwrite=overwrite, resume=resume, progress=progress)
+    how = How(
+        jobs=jobs,
+        memory=memory,
+        sync=sync,
+        overwrite=overwrite,
+        resume=resume,
+        executor=executor,
+        progress=progress,
+    )
     return CUT[name](root, locate(destination), wanted, how)
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from threading import Event
 
 from remap.errors import UsageError
+from remap.executors.base import Workers
 from remap.expr import blocks
 from remap.formats.base import OutFile, TensorBytes
 from remap.stream import work
 from remap.stream.copy import Target, run_block, run_task
 from remap.stream.disk import reserve, write_all
+from remap.stream.elsewhere import run_elsewhere
 from remap.stream.placing.journal import Journal
 from remap.stream.sharing import Sharing
 from remap.stream.sink import Progress
@@ -50,6 +52,7 @@ def write_files(
     sync: bool = False,
     progress: Progress = lambda n: None,
     journal: Journal | None = None,
+    workers: Workers | None = None,
 ) -> Written:
     """Write ``files`` into ``folder``, which exists and is empty, or has what the ``journal`` tells of.
 
@@ -57,6 +60,7 @@ def write_files(
     sync      wait until the disk has them
     progress  called with the number of bytes after every write, from any thread
     journal   is told of every part that is written; what it has already is not written again
+    workers   who does it instead of this process' threads; what they write is seen here under the same names
 
     Raises UsageError where a block can't fit, Damaged where a source's bytes are wrong, OSError.
     """
@@ -66,11 +70,18 @@ def write_files(
     targets = [Target(_create(folder, f, sharing), f.seal is not None, sharing) for f in files]
     known = journal.recall(files, [t.path for t in targets]) if journal else {}
     todo = work.largest_first(
-        [t for t in work.tasks(files, computed, budget) if not (known and t.places <= known.keys())]
+        [
+            t
+            for t in work.tasks(files, () if workers else computed, budget)
+            if not (known and t.places <= known.keys())
+        ]
     )
     if known:
         progress(_skipped(files, known, todo))
-    sums = known | _run(todo, targets, jobs, budget, progress, journal)
+    if workers:
+        sums = known | run_elsewhere(todo, targets, workers, budget, sync, progress, journal)
+    else:
+        sums = known | _run(todo, targets, jobs, budget, progress, journal)
     for number, (file, target) in enumerate(zip(files, targets, strict=True)):
         _seal(target.path, file, [sums[number, i].crc for i in range(len(file.parts))], sync)
     for file, target in zip(files, targets, strict=True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remap.errors import DestinationError, RemapError, UsageError
+from remap.executors.base import Workers
 from remap.files import store
 from remap.files.remote import RemotePath
 from remap.files.writing import Output, check_writable, put, remove
@@ -21,7 +22,7 @@ from remap.receipt import RECEIPT
 from remap.stream.placing.destination import check_apart
 from remap.stream.run import Written
 from remap.stream.sink import Progress
-from remap.stream.uploading.write import holds_tensors, send_files
+from remap.stream.uploading.write import holds_tensors, send_elsewhere, send_files
 from remap.types import Catalog
 
 
@@ -69,9 +70,25 @@ class Upload:
             error.problems = (*error.problems, *(f"{p} could not be removed" for p in left))
 
     def write(
-        self, files: Sequence[OutFile], *, jobs: int | None, memory: int, progress: Progress
+        self,
+        files: Sequence[OutFile],
+        *,
+        jobs: int | None,
+        memory: int,
+        progress: Progress,
+        workers: Workers | None = None,
     ) -> Written:
-        """Send ``files`` and let them be seen. Raises UsageError, Damaged, DestinationError."""
+        """Send ``files`` and let them be seen. Raises UsageError, Damaged, DestinationError.
+
+        workers  who sends the files with tensors; they can keep nothing back for this process to complete
+        """
+        if workers:
+            large = [f for f in files if holds_tensors(f)]
+            self._seen += [self.folder / f.name for f in large]
+            sent = send_elsewhere(large, self.folder, workers, memory=memory, jobs=jobs, progress=progress)
+            rest = [f for f in files if not holds_tensors(f)]
+            self.write(rest, jobs=jobs, memory=memory, progress=progress)
+            return Written(sent, {f.name: f.nbytes for f in files})
         written = send_files(files, self.folder, self._begin, jobs=jobs, memory=memory, progress=progress)
         outputs = {o.path: o for o in self._begun}
         for file in sorted(files, key=holds_tensors, reverse=True):

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import NamedTuple
 
+from remap.executors.base import Workers
+from remap.executors.units import run_units
 from remap.files.remote import RemotePath
 from remap.files.writing import Output
-from remap.formats.base import OutFile, TensorBytes
+from remap.formats.base import OutFile, Part, TensorBytes
 from remap.stream import work
 from remap.stream.copy import write_parts
+from remap.stream.elsewhere import check_version
 from remap.stream.run import Written, share_memory
 from remap.stream.sink import Progress
 from remap.stream.uploading.sealing import sealed
 from remap.stream.work import Task
+from remap.version import __version__
 
 Begun = Callable[[Output], None]
 
@@ -79,3 +84,50 @@ def send_file(
         for number, part in enumerate(file.parts)
         if isinstance(part, TensorBytes) and (digest := sums[number].digest)
     }
+
+
+class Unit(NamedTuple):
+    """A file that a worker sends: its parts and its path; ``budget``: bytes for computed blocks."""
+
+    parts: tuple[Part, ...]
+    path: RemotePath
+    budget: int
+    version: str = __version__
+
+
+def send_unit(unit: Unit) -> dict[str, str]:
+    """Send a file and let it be seen; done twice it is as done once. The digests of its tensors by key."""
+    check_version(unit.version)
+    begun: list[Output] = []
+    file = OutFile(unit.path.name, unit.parts)
+    try:
+        found = send_file(file, unit.path, begun.append, unit.budget, lambda n: None)
+    except BaseException:
+        for output in begun:
+            output.discard()
+        raise
+    begun[0].commit()
+    return found
+
+
+def send_elsewhere(
+    files: Sequence[OutFile],
+    folder: RemotePath,
+    workers: Workers,
+    *,
+    jobs: int | None,
+    memory: int,
+    progress: Progress,
+) -> dict[str, str]:
+    """As ``send_files``, by workers: each sends whole files, which are seen one by one. Gives the digests."""
+    _, budget = share_memory(work.computed(files), jobs, memory)
+    units = {f.name: Unit(sealed(f, budget).parts, folder / f.name, budget) for f in files}
+    sizes = {f.name: f.nbytes for f in files}
+    digests: dict[str, str] = {}
+
+    def done(name: str, found: dict[str, str]) -> None:
+        digests.update(found)
+        progress(sizes[name])
+
+    run_units(workers, send_unit, units, done)
+    return digests
