@@ -90,7 +90,7 @@ def _named_by(
 ) -> list[AdapterTensor]:
     """Modules that were trained in full, and biases: PEFT's file has them under the base's own names."""
     known = {t.key for t in tensors}
-    saved = tuple(str(m).split(".") for m in _list(config.get(SAVED)))
+    saved = tuple(map(str, _list(config.get(SAVED))))
     biases = config.get("bias", "none") in ("all", "lora_only")
     more = []
     for key in found.entries:
@@ -122,12 +122,10 @@ def _alphas(found: Catalog, tensors: Iterable[AdapterTensor]) -> list[AdapterTen
     return more
 
 
-def _module_end(path: list[str], names: Iterable[list[str]]) -> int | None:
-    """Where the path of the first module that ``names`` ends with ends; PEFT matches whole segments."""
-    for end in range(1, len(path)):
-        if any(path[:end][-len(n) :] == n for n in names):
-            return end
-    return None
+def _module_end(path: list[str], names: tuple[str, ...]) -> int | None:
+    """Where the path of the first module that ends with one of ``names`` ends; PEFT matches any text, so
+    ``head`` is ``lm_head``."""
+    return next((n for n in range(1, len(path)) if ".".join(path[:n]).endswith(names)), None)
 
 
 def _list(value: object) -> list[object]:

@@ -39,6 +39,7 @@ METHODS: Mapping[str, peft.PeftConfig] = {
     "saved": peft.LoraConfig(
         r=4, target_modules=["query_key_value"], modules_to_save=["embed_in", "lm_head"]
     ),
+    "saved-by-its-end": peft.LoraConfig(r=4, target_modules=["query_key_value"], modules_to_save=["head"]),
     "embedding": peft.LoraConfig(r=4, target_modules=["query_key_value", "embed_in"]),
     "dora-embedding": peft.LoraConfig(r=4, target_modules=["dense", "embed_in"], use_dora=True),
     "tokens": peft.LoraConfig(
@@ -51,6 +52,13 @@ METHODS: Mapping[str, peft.PeftConfig] = {
     "adalora": peft.AdaLoraConfig(init_r=6, target_r=4, total_step=10, target_modules=["query_key_value"]),
     "loha": peft.LoHaConfig(r=4, alpha=8, target_modules=["query_key_value"]),
     "lokr": peft.LoKrConfig(r=4, alpha=8, target_modules=["query_key_value"]),
+    "lokr-patterns": peft.LoKrConfig(
+        r=4,
+        alpha=8,
+        target_modules=["query_key_value", "dense"],
+        rank_pattern={"layers.1.attention.query_key_value": 2},
+        alpha_pattern={"0.attention.dense": 3, "layers.1.attention.dense": 5},
+    ),
     "vera": peft.VeraConfig(r=4, target_modules=["query_key_value"], save_projection=True),
     "oft": peft.OFTConfig(oft_block_size=8, target_modules=["query_key_value"], bias="none"),
     "boft": peft.BOFTConfig(boft_block_size=4, target_modules=["query_key_value"], bias="none"),

@@ -24,6 +24,13 @@ TOLD: dict[str, dict[str, object]] = {
     "adalora": {"lora_alpha": 8},
     "loha": {"alpha": 8},
     "lokr": {"r": 4, "alpha": 8, "decompose_factor": -1},
+    "lokr-patterns": {
+        "r": 4,
+        "alpha": 8,
+        "decompose_factor": -1,
+        "rank_pattern": {"layers.1.attention.query_key_value": 2},
+        "alpha_pattern": {"0.attention.dense": 3, "layers.1.attention.dense": 5},
+    },
 }
 """What only the one who trained it knows; LoRA's alpha beside."""
 

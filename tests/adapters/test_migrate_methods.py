@@ -3,6 +3,7 @@ model says what it said before."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from adapters import bench, models
 import remap
 from remap.errors import PlanError
 
-RENAME_ONLY = ["adalora", "loha", "lokr", "vera", "oft", "boft", "prefix"]
+RENAME_ONLY = ["adalora", "loha", "lokr", "lokr-patterns", "vera", "oft", "boft", "prefix"]
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +66,19 @@ def test_what_follows_a_rename_only_is_refused(lab: Path, tmp_path: Path, method
         bench.migrate(tmp_path / "old", tmp_path / "new", [bench.pack(models.SPLIT)], lab / "base")
     assert len(refused.value.problems) == (1 if method == "prefix" else 2 * 3)
     assert not (tmp_path / "new").exists()
+
+
+def test_adalora_s_ranks_are_kept_by_the_names_of_tensors(lab: Path, tmp_path: Path) -> None:
+    """After training: ``rank_pattern`` says of every singular value whether it is left."""
+    bench.made(models.neox(), bench.METHODS["adalora"], tmp_path / "old")
+    file = tmp_path / "old/adapter_config.json"
+    left = [True, False] * 3
+    said = json.loads(file.read_text())
+    said["rank_pattern"] = {
+        f"gpt_neox.layers.{n}.attention.query_key_value.lora_E": left for n in range(models.LAYERS)
+    }
+    file.write_text(json.dumps(said))
+    found = bench.migrate(tmp_path / "old", tmp_path / "new", [bench.pack(models.SIDEWAYS)], lab / "base")
+    assert found["rank_pattern"] == {
+        f"gpt_neox.blocks.{n}.attention.qkv.lora_E": left for n in range(models.LAYERS)
+    }

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from remap.adapters import read
 from remap.adapters.scaling import alpha, rank, scale
-from remap.errors import NotACheckpoint, UsageError
+from remap.errors import NotACheckpoint
 
 DATA = Path(__file__).parent.parent / "data" / "adapters"
 PEFT = json.loads(gzip.decompress((DATA / "peft_neox.json.gz").read_bytes()))
@@ -88,5 +88,19 @@ def test_scales(tmp_path: Path) -> None:
 def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
     keys = {f"base_model.model.q.lora_{x}.weight": (2, 2) for x in "AB"}
     found = read(folder(tmp_path / "a", keys, {"peft_type": "LORA", "alpha_pattern": {"(": 1}}))
-    with pytest.raises(UsageError, match="is no pattern"):
+    with pytest.raises(Damaged, match="is no pattern"):
         scale(found, "q")
+
+
+def test_modules_to_save_are_found_by_the_end_of_their_text(tmp_path: Path) -> None:
+    """As PEFT finds them: ``head`` is ``lm_head``."""
+    keys = {"q.lora_A.weight": (2, 4), "q.lora_B.weight": (4, 2), "lm_head.weight": (9, 4)}
+    found = read(
+        folder(
+            tmp_path / "adapter",
+            {f"base_model.model.{k}": shape for k, shape in keys.items()},
+            {"peft_type": "LORA", "modules_to_save": ["head"]},
+        )
+    )
+    assert found.base == ()
+    assert ("lm_head", "modules_to_save.weight") in [(t.module, t.leaf) for t in found.tensors]

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from remap.adapters.migration.carriers.factors import Multiplied
 from remap.adapters.migration.carriers.low_rank import Ranked
@@ -17,9 +18,11 @@ from remap.adapters.migration.carriers.renamed import Renamed
 from remap.adapters.migration.carriers.whole import Trained
 from remap.adapters.migration.job import Job, split
 from remap.adapters.migration.naming import Match, by_pattern, by_segments, by_text, layer, names, strays
+from remap.adapters.scaling import by_pattern as value_of
 from remap.errors import UsageError
 
 Config = dict[str, object]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def configured(job: Job, found: Found, base_name: str | None) -> Config:
     old = dict(job.adapter.config)
     universe = _modules(o.key for o in job.plan.outputs) if job.whole else None
     new: Config = dict(old) or {"peft_type": "LORA"}
+    new.update(_followed(old, found.renamed))
     if found.modules or found.ranked:
         new.update(_targets(old, found, universe, job))
     if found.ranked:
@@ -172,15 +176,28 @@ def _default(said: object, values: Mapping[str, float]) -> float:
     return Counter(values.values()).most_common(1)[0][0]
 
 
-def _patterns(values: Mapping[str, float], default: float) -> dict[str, float]:
+def _patterns(values: Mapping[str, Value], default: Value) -> dict[str, Value]:
     """Patterns for what differs from the default. Only modules with factors are asked, so only they count."""
-    found: dict[str, float] = {}
+    found: dict[str, Value] = {}
     for value in dict.fromkeys(v for v in values.values() if v != default):
         mine = [m for m, v in values.items() if v == value]
         rest = set(values) - set(mine)
         for name in names(mine, rest, by_pattern):
             found[f"^{name}" if strays([name], mine, rest, by_pattern) else name] = value
     return found
+
+
+def _followed(old: Config, renamed: Sequence[Renamed]) -> Config:
+    """What is set for some modules of methods whose tensors go along as they are: ``rank_pattern`` of LoHa
+    and LoKr, ``n_frequency_pattern``, ``block_size_pattern``; AdaLoRA's ranks, by the names of tensors."""
+    new: Config = {}
+    for name, said in old.items():
+        if not name.endswith("_pattern") or not isinstance(said, Mapping) or not renamed:
+            continue
+        values = {r.module: value_of(said, r.before) for r in renamed}
+        tensors = {f"{r.before}.lora_E": f"{r.module}.lora_E" for r in renamed}
+        new[name] = _patterns(values, None) | {tensors[k]: v for k, v in said.items() if k in tensors}
+    return new
 
 
 def _token_indices(
