@@ -10,8 +10,9 @@ from remap.errors import UsageError
 from remap.expr import Expr
 from remap.files import locate
 from remap.formats import registry
-from remap.formats.base import Format, OutFile, WriteOptions
+from remap.formats.base import Format, OutFile, Ranked, WriteOptions
 from remap.formats.companions import carried
+from remap.packs import recognised
 from remap.plan import Plan
 
 SUFFIXES = {
@@ -41,7 +42,7 @@ def laid_out(
     every rank, where they are divided. Raises UsageError."""
     path = locate(destination)
     suffix = SUFFIXES.get(path.suffix)
-    fmt = registry.get(to or suffix or plan.catalog.format)
+    fmt = registry.get(to or suffix or _by_default(plan))
     if ranks is not None and fmt.name != "dcp":
         raise UsageError(f"{fmt.name} is not cut over ranks", remedy="write a DCP folder (--to dcp)")
     if under is not None and fmt.name not in ("dcp", "torch"):
@@ -63,3 +64,12 @@ def laid_out(
             f"{len(files)} files are to be written, and {path.name} is one", remedy="name a folder"
         )
     return fmt, files if suffix else [*carried(plan.catalog.companions, plan.cast), *files]
+
+
+def _by_default(plan: Plan) -> str:
+    """The source's own format; where packs gave a training run other names, what their layout says."""
+    own = plan.catalog.format
+    if plan.steps and isinstance(registry.get(own), Ranked):
+        said = {layout.format for layout in recognised(o.key for o in plan.outputs)} - {None}
+        return said.pop() or own if len(said) == 1 else own
+    return own

@@ -75,6 +75,27 @@ def test_a_run_becomes_a_folder_of_transformers(neox_runs: Path, tmp_path: Path)
         assert torch.equal(found[f"gpt_neox.layers.3.{theirs}"], wanted[f"5.{ours}"])
 
 
+@pytest.mark.parametrize(
+    ("name", "packs"),
+    [
+        ("tp2", ["gpt_neox/hf-to-neox"]),
+        ("module", ["gpt_neox/hf-to-neox", "gpt_neox/pipeline-to-sequential"]),
+        ("llama", ["gpt_neox/llama-to-neox"]),
+    ],
+)
+def test_names_of_transformers_are_written_as_transformers_reads_them(
+    neox_runs: Path, tmp_path: Path, name: str, packs: list[str]
+) -> None:
+    # no --to is given; the heads of keys and values are told by the rows of query_key_value
+    api.convert(neox_runs / name, tmp_path / "hf", packs, inverse=True, params=params(name))
+    found = load_file(tmp_path / "hf/model.safetensors")
+    if name == "llama":
+        wanted = truth(RUNS[name].shape)["2.attention.query_key_value.weight"]
+        assert torch.equal(found["model.layers.0.self_attn.k_proj.weight"], wanted[16:24])
+    api.convert(neox_runs / name, tmp_path / "out", params=params(name))  # the same names, the same format
+    assert (tmp_path / "out/latest").is_file()
+
+
 def test_a_class_stays_with_a_key_that_is_wrapped(neox_runs: Path, tmp_path: Path) -> None:
     # the converters in use look for attention.dense, and raise where it lies behind attn_block
     wrap = ["magma/wrap-adapters"]

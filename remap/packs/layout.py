@@ -102,7 +102,11 @@ class Absent:
 
 @dataclass(frozen=True)
 class Layout:
-    """A family's keys. ``like`` is the layout that it begins with."""
+    """A family's keys.
+
+    like    the layout that it begins with
+    format  what its checkpoints are written as where nobody says; None for what they came as
+    """
 
     name: str
     title: str
@@ -111,6 +115,7 @@ class Layout:
     params: Mapping[str, Param]
     evidence: tuple[Evidence, ...]
     like: str | None = None
+    format: str | None = None
 
     def knows(self, key: str) -> bool:
         """Is it a key of some model of the family, whatever the parameters are?"""
@@ -220,6 +225,7 @@ def read_layout(data: bytes, file: str, find: Callable[[str], Layout] | None = N
         params,
         read_evidence(raw.evidence),
         raw.like.layout if raw.like else None,
+        raw.format,
     )
 
 

@@ -179,6 +179,7 @@ class RawLayout(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     remap: int
     layout: str
     title: str
+    format: str | None = None
     keys: list[RawKey] = []
     like: RawLike | None = None
     evidence: list[RawEvidence] = []
