@@ -24,7 +24,7 @@ class Replicated:
             return parts[0]
         if how.copies == "mean" and parts[0].spec.dtype.is_float:
             return Affine(Sum(tuple(parts)), 1 / len(parts))
-        return Same(tuple(parts))
+        return Same(tuple(copy for p in parts for copy in (p.parts if isinstance(p, Same) else (p,))))
 
     def split(self, whole: Expr, ranks: int) -> Sequence[Expr]:
         """The tensor itself, for every rank."""

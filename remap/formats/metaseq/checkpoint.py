@@ -14,7 +14,8 @@ from remap.errors import SHOWN, Damaged, InputError
 from remap.expr import Expr
 from remap.formats.metaseq.check import warnings
 from remap.formats.metaseq.names import Family, check_complete, family
-from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer
+from remap.formats.metaseq.optimizer.agree import WITHOUT
+from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part, derived, read_part
 from remap.formats.metaseq.partition import Divider, Partition, divider, load_partition
 from remap.formats.metaseq.places import check_places
@@ -84,7 +85,7 @@ class Checkpoint:
 
     def merged(self, how: Divider, place: Place = MODEL) -> dict[str, Expr]:
         """The tensors of the whole model by name; a tie is one object under two names."""
-        whole = how.merge([p.named(place) for p in self.parts])
+        whole = how.merge([p.named(place, how.copies) for p in self.parts])
         made: dict[int, Expr] = {}
         return {k: made.setdefault(id(e), derived(k, e)) for k, e in whole.items()}
 
@@ -155,7 +156,7 @@ def _unlisted(part: Part) -> Iterator[str]:
     if odd:
         yield (
             f"{', '.join(odd[:3])}: shard_metadata names neither a parameter nor a buffer of this name; "
-            "taken as it is in shard 0"
+            "it is taken for a copy"
         )
 
 

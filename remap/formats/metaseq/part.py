@@ -8,16 +8,18 @@ back is ``flattened``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from remap.errors import Damaged
-from remap.expr import Expr, Take
+from remap.expr import Expr, Same, Take
 from remap.formats.metaseq.check import check_shards, is_sharded
 from remap.formats.metaseq.line import Line
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.names import Family
 from remap.formats.metaseq.optimizer.slots import Optimizer, read_optimizer
 from remap.formats.metaseq.shards import MODEL, Place, Shard, read_shard
+from remap.partitions.base import Copies, Merging
+from remap.partitions.replicated import Replicated
 from remap.types import Derived, Entry, find_ties
 
 
@@ -27,12 +29,23 @@ class Tree:
 
     order  its keys, flat ones among them
     flat   key of a flat tensor -> its elements, without padding
-    plain  whatever is not sharded: buffers; all tensors, where the part is unflattened
+    plain  whatever is not sharded: buffers, compared with those of the other shards; all tensors, where the
+           part is unflattened
     """
 
     order: tuple[str, ...]
     flat: Mapping[str, Line] = field(default_factory=dict)
     plain: Mapping[str, Expr] = field(default_factory=dict)
+
+    def chosen(self, copies: Copies) -> Tree:
+        """The same; what copies become is said."""
+        if copies == "error":
+            return self
+        made = {
+            id(e): Replicated().merge(e.parts, Merging(copies)) if isinstance(e, Same) else e
+            for e in self.plain.values()
+        }
+        return replace(self, plain={k: made[id(e)] for k, e in self.plain.items()})
 
 
 @dataclass(frozen=True)
@@ -57,9 +70,10 @@ class Part:
         weights are not."""
         return read_optimizer(self.shards, self.metadata, self.sharded)
 
-    def named(self, place: Place = MODEL) -> dict[str, Expr]:
-        """Every tensor of a state dict by its own name, ties under both."""
-        tree = self.trees[place]
+    def named(self, place: Place = MODEL, copies: Copies = "error") -> dict[str, Expr]:
+        """Every tensor of a state dict by its own name, ties under both; of what every shard has a copy of,
+        what ``copies`` says."""
+        tree = self.trees[place].chosen(copies)
         aliases = self.metadata.aliases if self.metadata and self.sharded else {}
         return named(tree, self.metadata, aliases)
 
@@ -93,6 +107,14 @@ def _tree(place: Place, shards: Sequence[Shard], metadata: Metadata | None) -> T
         raise Damaged(
             f"shards have no {'.'.join(place)}, the first has", where=shards[0].path, problems=lacking
         )
+    odd = [f"{s.path.name}: {k}" for s in shards for k in s.trees[place] if k not in first]
+    if odd:
+        raise Damaged(
+            "shards hold other tensors than the first",
+            where=f"{shards[0].path}: {'.'.join(place)}",
+            problems=odd,
+            remedy="fetch the files of one step again: nothing says what these are pieces of",
+        )
     for key in first:
         if key not in flats:
             continue
@@ -109,9 +131,21 @@ def _tree(place: Place, shards: Sequence[Shard], metadata: Metadata | None) -> T
             flat[key] = Line((pieces[0],))
             continue
         flat[key] = Line.of_shards(pieces, flats[key].numel)
-    takes = {k: Take(e) for k, e in first.items() if k not in flat}
+    takes = {k: _copies(k, shards, place) for k in first if k not in flat}
     ties = find_ties(first.values())
     return Tree(tuple(first), flat, {k: takes.get(ties.get(k, k), t) for k, t in takes.items()})
+
+
+def _copies(key: str, shards: Sequence[Shard], place: Place) -> Expr:
+    """A tensor of which every shard has a copy."""
+    held = {s.path.name: Take(s.trees[place][key]) for s in shards if key in s.trees[place]}
+    if len({t.spec for t in held.values()}) > 1:
+        raise Damaged(
+            f"shards have {key} in different shapes or types",
+            where=shards[0].path.parent,
+            problems=[f"{name}: {take.spec}" for name, take in held.items()],
+        )
+    return Replicated().merge(list(held.values()), Merging())
 
 
 def _entry(shard: Shard, place: Place, key: str) -> Entry:

@@ -7,7 +7,7 @@ reads it again. Source: metaseq ``trainer.py`` (``state_dict``), fairscale
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from remap.formats.metaseq.metadata import Metadata, read_metadata
 from remap.formats.torch import file as torch_file
 from remap.formats.torch.container import read_archive
 from remap.formats.torch.state import TorchFile
-from remap.pickles.graph import lookup, mapping_pairs
+from remap.pickles.graph import Opaque, lookup, mapping_pairs, plain
 from remap.types import Entry
 
 Place = tuple[str, ...]
@@ -38,11 +38,13 @@ class State:
     """The optimizer's part of a file.
 
     slots    index -> name of a slot -> tensor; what is no tensor is not here
+    values   what is no tensor, dotted name -> how it is written: steps, settings of groups, the loss scale
     groups   the indices of every parameter group
     id_map   index -> index of its unit, where the state is unflattened (fairscale's gather)
     """
 
     slots: Mapping[int, Mapping[str, Entry]]
+    values: Mapping[str, str]
     groups: tuple[tuple[int, ...], ...]
     id_map: Mapping[int, int | None] | None
 
@@ -106,7 +108,7 @@ def read_shard(path: Path, like: Shard | None = None) -> Shard:
         path,
         {MODEL: {}, **trees},
         _metadata(file, like),
-        _optimizer(file),
+        _optimizer(file, like),
         _updates(file),
         read_config(file),
         tuple(str(k) for k in file.keys if k != "model"),
@@ -124,7 +126,7 @@ def _metadata(file: TorchFile, like: Shard | None) -> Metadata | None:
     return read if like is None or like.metadata is None else read.sharing(like.metadata)
 
 
-def _optimizer(file: TorchFile) -> State | int | None:
+def _optimizer(file: TorchFile, like: Shard | None) -> State | int | None:
     found, node = lookup(file.contents.walked.root, OPTIMIZER)
     if not found or node is None:
         return None
@@ -140,7 +142,23 @@ def _optimizer(file: TorchFile) -> State | int | None:
     except KeyError:
         groups = [{"params": indices}]
     id_map = file.plain(OPTIMIZER, "param_id_map") if lookup(node, "param_id_map")[0] else None
-    return State(slots, tuple(_groups(groups, file.path)), id_map)  # type: ignore[arg-type]
+    values: Mapping[str, str] = dict(_values(plain(node), ()))
+    if like is not None and isinstance(like.optimizer, State) and like.optimizer.values == values:
+        values = like.optimizer.values
+    return State(slots, values, tuple(_groups(groups, file.path)), id_map)  # type: ignore[arg-type]
+
+
+def _values(value: object, path: Place) -> Iterator[tuple[str, str]]:
+    """What lies in nested dicts and lists of dicts, tensors and objects left out."""
+    inside: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        inside = value.items()
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        inside = enumerate(value)
+    elif not isinstance(value, Opaque):
+        yield ".".join(path), repr(value)
+    for key, inner in inside:
+        yield from _values(inner, (*path, str(key)))
 
 
 def _groups(groups: object, path: Path) -> Iterator[tuple[int, ...]]:

@@ -12,7 +12,8 @@ from remap.errors import InputError
 from remap.expr import Expr, Take
 from remap.formats.metaseq.checkpoint import Checkpoint
 from remap.formats.metaseq.optimizer import moments as mo
-from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer
+from remap.formats.metaseq.optimizer.agree import WITHOUT
+from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import derived
 from remap.formats.metaseq.shards import OPTIMIZER
 from remap.formats.torch.file import read
@@ -29,7 +30,7 @@ def optimizer_by_weight(checkpoint: Checkpoint) -> OptimizerState:
     first = checkpoint.parts[0]
     optimizers = checkpoint.optimizers()
     assert optimizers is not None
-    mo.check_reshardable(checkpoint.parts, optimizers)
+    mo.check_reshardable(checkpoint.parts, optimizers, together=True)
     source = mo.source_of(first, optimizers[0], first.metadata)
     assert first.metadata is not None
     index = {

@@ -15,7 +15,8 @@ from remap.errors import InputError
 from remap.expr import Expr
 from remap.formats.metaseq.line import Line, cast
 from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.optimizer.slots import WITHOUT, Optimizer, check_odd
+from remap.formats.metaseq.optimizer.agree import WITHOUT, check_agree
+from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part
 from remap.formats.metaseq.partition import Divider
 from remap.formats.metaseq.shards import OPTIMIZER, State
@@ -91,10 +92,12 @@ def whole_moments(parts: Sequence[Part], optimizers: Sequence[Optimizer], divide
     return {slot: divider.merge([h[slot] for h in held]) for slot in held[0]}
 
 
-def check_reshardable(parts: Sequence[Part], optimizers: Sequence[Optimizer]) -> None:
-    """Raise InputError where shards differ in tensors that can't be cut anew."""
-    for part, optimizer in zip(parts, optimizers, strict=True):
-        check_odd(optimizer, part.shards)
+def check_reshardable(parts: Sequence[Part], optimizers: Sequence[Optimizer], *, together: bool) -> None:
+    """Raise InputError where the shards of a part differ in what can't be cut anew; those of all parts, where
+    these are put ``together``."""
+    held = [[s for p in parts for s in p.shards]] if together else [p.shards for p in parts]
+    for shards, optimizer in zip(held, optimizers, strict=False):
+        check_agree(shards, optimizer.odd)
 
 
 def flat_state(

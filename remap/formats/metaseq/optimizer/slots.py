@@ -7,7 +7,7 @@ got no gradient an index without state. An unflattened state (fairscale's gather
 instead, and says so by its ``param_id_map``; -1 on a rank means that shard 0 has the state of all.
 
 Tensors that are not one element for an element (0-dim steps, maps and maxima of 8-bit optimizers) are
-carried along. They can't be resharded: where shards differ in them, that is refused. Source: metaseq
+carried along. They can't be resharded: where shards differ in them, ``agree`` refuses. Source: metaseq
 ``trainer.py``, ``optim/``; fairscale ``fsdp_optim_utils.py``; bitsandbytes ``optim/optimizer.py``.
 """
 
@@ -21,16 +21,15 @@ from remap.errors import Damaged, InputError
 from remap.expr import Expr, Take
 from remap.formats.metaseq.line import Line
 from remap.formats.metaseq.metadata import Metadata
+from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Shard, State
-from remap.types import Entry, Location
+from remap.types import Entry
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "state1", "state2")
 """Slots that have one element for an element of the weight, by definition."""
 
 NEVER_MOMENTS = ("step", "qmap", "absmax", "unorm_vec")
 """Beginnings of slots that have not, even where the length would fit (a shard of one element)."""
-
-WITHOUT = "leave the optimizer behind with --no-optimizer"
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,11 @@ def _flat(states: Sequence[State], shards: Sequence[Shard], metadata: Metadata) 
             if key is None or not _per_element(slot, entries, sizes[key]):
                 odd.append((i, slot))
                 if key is not None and slot in MOMENTS and entries[0].spec.shape:
-                    problems.append(
-                        f"{slot} {i} is {entries[0].spec}, {key} has {sizes[key]} elements a shard"
-                    )
+                    problems += [
+                        f"{s.path.name}: {slot} {i} is {e.spec}, {key} has {sizes[key]} elements a shard"
+                        for s, e in zip(shards, entries, strict=True)
+                        if e.spec.shape != (sizes[key],)
+                    ]
                 continue
             flat = metadata.flats[key]
             takes = [Take(e) for e in entries]
@@ -199,32 +200,6 @@ def _assignments(
                 given += 1
                 if given > 1:
                     return
-
-
-def check_odd(optimizer: Optimizer, shards: Sequence[Shard]) -> None:
-    """Raise InputError where shards differ in what can't be resharded."""
-    states = [s.optimizer for s in shards if isinstance(s.optimizer, State)]
-    problems = [
-        f"{slot} of {i}"
-        for i, slot in optimizer.odd
-        if len({_content(s.slots[i][slot]) for s in states if slot in s.slots.get(i, {})}) > 1
-    ]
-    if problems:
-        _fail(
-            "tensors of the optimizer that are not one element for an element differ between shards, so "
-            "there is no way to cut them anew",
-            shards[0],
-            problems,
-        )
-
-
-def _content(entry: Entry) -> tuple[str, bytes]:
-    place = entry.location
-    if not isinstance(place, Location) or not entry.spec.nbytes:
-        return str(entry.spec), b""
-    with place.file.open("rb") as f:
-        f.seek(place.offset)
-        return str(entry.spec), f.read(entry.spec.nbytes)
 
 
 def _fail(what: str, shard: Shard, problems: Sequence[str]) -> None:

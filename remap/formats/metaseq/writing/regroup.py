@@ -21,6 +21,7 @@ from remap.formats.metaseq.line import cast, shard_padding
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.names import FileName
 from remap.formats.metaseq.optimizer import moments as mo
+from remap.formats.metaseq.optimizer.agree import check_units
 from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part, Tree, derived, flattened
 from remap.formats.metaseq.partition import Divider, Partition
@@ -92,7 +93,7 @@ class Regroup:
             return None
         have = self.source.optimizers()
         if have and (self.divides or self.target.shards != self.source.shards or not self.target.flat):
-            mo.check_reshardable(self.source.parts, have)
+            mo.check_reshardable(self.source.parts, have, together=self.divides)
         return have
 
     @cached_property
@@ -140,7 +141,7 @@ class Regroup:
                 p: self.divider.cut(whole, self.target.parts, number) for p, whole in self._wholes.items()
             }
         else:
-            named = {p: like.named(p) for p in like.trees}
+            named = {p: like.named(p, self.copies) for p in like.trees}
         metadata = reshaped(like.metadata, named[MODEL]) if like.metadata else None
         if not self.target.flat:
             return {p: Tree(tuple(t), {}, t) for p, t in named.items()}, metadata
@@ -226,6 +227,8 @@ class Regroup:
             if not target.flat:
                 made: NewState = mo.full_state(source, named, metadata, target.moments)
                 return lambda shard: made
+            if optimizer.full:
+                check_units(like.shards[0], optimizer.index, metadata)
             lines = mo.lines_of(named, metadata)
         return lambda shard: mo.flat_state(source, lines, metadata, shard, target.shards, target.moments)
 

@@ -18,7 +18,7 @@ from remap.formats.base import OutFile, TensorBytes
 from remap.formats.follow import PARAMS, Followed, follow
 from remap.formats.metaseq.checkpoint import Checkpoint
 from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.optimizer.slots import WITHOUT
+from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.partition import load_partition
 from remap.formats.metaseq.shards import METADATA, MODEL, OPTIMIZER
 from remap.formats.metaseq.writing.file import Content, facts, file_key, write_like
