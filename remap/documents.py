@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +16,7 @@ from remap.errors import Damaged, Hostile, InputError
 
 T = TypeVar("T")
 
-LIMIT = 256 << 20
+LIMIT = 160 << 20
 """Bytes. The index of a million tensors has 100 MB."""
 
 
@@ -35,6 +35,12 @@ def read_document(path: Path, limit: int = LIMIT) -> bytes:
     if len(data) > limit:
         raise Damaged(f"a description of more than {limit} bytes is none", where=path)
     return data
+
+
+def is_below(name: str) -> bool:
+    """True for a relative path that goes down only, on POSIX and on Windows alike."""
+    parts = name.split("/")
+    return not any(p in ("", ".", "..") or PureWindowsPath(p).name != p or "\0" in p for p in parts)
 
 
 def unzipped(data: bytes, where: object, limit: int = LIMIT) -> bytes:

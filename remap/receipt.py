@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from remap.documents import parse_as, read_document
-from remap.errors import UsageError
+from remap.documents import is_below, parse_as, read_document
+from remap.errors import Hostile, UsageError
 from remap.partitions.base import Copies
 from remap.plan import Plan
 from remap.types import Catalog
@@ -170,7 +170,11 @@ def read(path: Path) -> Receipt:
     version = parse_as(_Versioned, data, "a receipt", path).version
     if version > VERSION:
         raise UsageError(f"the receipt has version {version}", where=path, remedy="use a newer remap")
-    return parse_as(Receipt, data, "a receipt", path)
+    found = parse_as(Receipt, data, "a receipt", path)
+    outside = [n for n in found.files if not is_below(n)]
+    if outside:
+        raise Hostile("the receipt names files outside its folder", where=path, problems=map(repr, outside))
+    return found
 
 
 class _Versioned(msgspec.Struct):

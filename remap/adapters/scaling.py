@@ -73,11 +73,11 @@ def by_pattern(patterns: object, module: str) -> object:
 
 
 def matches(pattern: str, module: str) -> regex.Match[str] | None:
-    """A regular expression of a configuration on a module's path, from its beginning. Raises UsageError."""
+    """A regular expression of a configuration on a module's path, from its beginning. Raises Damaged."""
     try:
         found: regex.Match[str] | None = regex.match(pattern, module, timeout=1)
     except (regex.error, TimeoutError) as e:
-        raise UsageError(f"the pattern {pattern!r} of adapter_config.json is no pattern: {e}") from None
+        raise Damaged(f"the pattern {pattern!r} of adapter_config.json is no pattern: {e}") from None
     return found
 
 

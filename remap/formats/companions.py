@@ -11,10 +11,13 @@ from pathlib import Path
 
 from remap.documents import parse_json, read_document
 from remap.dtypes import DType
+from remap.errors import Hostile
 from remap.files import look_ahead
 from remap.formats.base import CopiedBytes, Literal, OutFile
 
 CONFIG = "config.json"
+BLOBS = "blobs"
+"""Where the cache of huggingface_hub keeps what ``snapshots/REVISION`` links to."""
 
 NAMES = (
     CONFIG,
@@ -54,8 +57,27 @@ def read_config(folder: Path) -> Mapping[str, object]:
 
 def carried(files: tuple[Path, ...], cast: DType | None = None) -> list[OutFile]:
     """Copies of companion files, for the folder of an output. Where weights were ``cast``, ``config.json``
-    tells the new type."""
+    tells the new type.
+
+    Raises Hostile for a link that leaves the folder, but for those of Hugging Face's cache: what came with a
+    download may point at anything that its user can read.
+    """
+    away = [f"{p.name}: a link to {p.resolve()}" for p in files if _leaves(p)]
+    if away:
+        raise Hostile(
+            "files beside the weights are links to elsewhere, and are not copied into an output",
+            where=files[0].parent,
+            problems=away,
+            remedy="if they are wanted, put copies in their place; else remove them",
+        )
     return [_carried(p, cast) for p in files]
+
+
+def _leaves(path: Path) -> bool:
+    if not path.is_symlink():
+        return False
+    real, folder = path.resolve(), path.parent.resolve()
+    return not any(real.is_relative_to(f) for f in (folder, folder.parent.parent / BLOBS))
 
 
 def _carried(path: Path, cast: DType | None) -> OutFile:

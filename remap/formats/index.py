@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import msgspec
 
-from remap.documents import parse_as, read_document
+from remap.documents import is_below, parse_as, read_document
 from remap.errors import Damaged, Hostile, UsageError
 from remap.expr import Expr
 from remap.files import look_ahead
@@ -46,7 +46,7 @@ class Index:
 def read_index(path: Path) -> Index:
     """Read an index file. Raises Damaged, or Hostile where it names a file outside its folder."""
     found = parse_as(_Document, read_document(path), "an index", path)
-    outside = sorted({n for n in found.weight_map.values() if not _is_inside(n)})
+    outside = sorted({n for n in found.weight_map.values() if not is_below(n)})
     if outside:
         raise Hostile(
             "the index names files outside its folder",
@@ -57,12 +57,6 @@ def read_index(path: Path) -> Index:
     if not found.weight_map:
         raise Damaged("the index lists no tensors", where=path)
     return Index(path, found.weight_map, found.metadata)
-
-
-def _is_inside(name: str) -> bool:
-    """A relative path that goes down only, on POSIX and on Windows alike."""
-    parts = name.split("/")
-    return not any(p in ("", ".", "..") or PureWindowsPath(p).name != p or "\0" in p for p in parts)
 
 
 def has_shards(path: Path) -> bool:

@@ -31,6 +31,8 @@ METADATA = "__metadata__"
 """No key, but what is known beside them: ``buffers`` (a list), ``ties`` (key -> first key)."""
 MADE_OF = ("keys", "model")
 """Formats whose metadata says it."""
+MOST = 1 << 63
+"""Bytes, or elements: more than any file system holds."""
 UNKNOWN = TensorSpec(dtype("uint8"), (0,))
 """What is put for a tensor of which only the name is known."""
 
@@ -96,7 +98,7 @@ def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
                 shape, kind = pair
                 known = (kind, *shape)
                 if known not in specs:
-                    specs[known] = TensorSpec(dtype(kind), tuple(map(_size, shape)))
+                    specs[known] = _spec(kind, shape)
                 entries[name] = Entry(name, specs[known])
             except (TypeError, ValueError, UsageError):
                 wrong.append(f"{name}: {json.dumps(pair)[:80]}")
@@ -105,10 +107,13 @@ def _entries(path: Path, document: Mapping[str, object]) -> dict[str, Entry]:
     return entries
 
 
-def _size(number: object) -> int:
-    if type(number) is not int or number < 0:
-        raise ValueError(number)
-    return number
+def _spec(kind: str, shape: Sequence[object]) -> TensorSpec:
+    """Raises ValueError for sizes that are none, or more bytes than any file can have."""
+    sizes = tuple(s for s in shape if type(s) is int and 0 <= s < MOST)
+    spec = TensorSpec(dtype(kind), sizes)
+    if len(sizes) != len(shape) or spec.nbytes >= MOST:
+        raise ValueError(shape)
+    return spec
 
 
 class _Known(msgspec.Struct):

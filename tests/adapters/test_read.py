@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from remap.adapters import read
 from remap.adapters.scaling import alpha, rank, scale
-from remap.errors import NotACheckpoint
+from remap.errors import Damaged, NotACheckpoint
 
 DATA = Path(__file__).parent.parent / "data" / "adapters"
 PEFT = json.loads(gzip.decompress((DATA / "peft_neox.json.gz").read_bytes()))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from remap.adapters.scaling import matches
+
 Match = Callable[[str, str], bool]
 """Does a name of the configuration match a module's path?"""
 
@@ -26,7 +28,7 @@ def by_text(name: str, module: str) -> bool:
 
 def by_pattern(name: str, module: str) -> bool:
     """``rank_pattern``, ``alpha_pattern``: a regular expression, for the path or the segments at its end."""
-    return re.match(rf"(.*\.)?({name})$", module) is not None
+    return matches(rf"(.*\.)?({name})$", module) is not None
 
 
 LAYER = re.compile(r".*?\.[^.]*\.(?P<number>\d+)\.")
