@@ -12,7 +12,7 @@ from remap.cli import options, terminal
 
 @click.command()
 @options.source
-@click.argument("destination", type=click.Path(path_type=Path), required=False)
+@click.argument("destination", type=options.Place(), required=False)
 @options.conversion
 @options.to
 @click.option("--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ...")

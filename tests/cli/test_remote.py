@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
+
+from remap.files import store
 
 
 @pytest.mark.parametrize(
@@ -19,7 +23,8 @@ import pytest
         ("s3:///x", "no host or bucket"),
     ],
 )
-def test_what_cannot_be_read_is_told_without_secrets(url, message, web, s3, remap):
+def test_what_cannot_be_read_is_told_without_secrets(url, message, web, s3, remap, monkeypatch):
+    monkeypatch.setattr(store, "PAUSES", (0,))
     (web.folder / "config.json").write_text("{}")
     s3.bucket("here")
     ran = remap("inspect", url.format(host=web.host))
@@ -27,3 +32,13 @@ def test_what_cannot_be_read_is_told_without_secrets(url, message, web, s3, rema
     assert message in ran.err
     assert "wr0ng-pass" not in ran.err + ran.out
     assert "Traceback" not in ran.err
+
+
+def test_a_destination_may_be_a_url(remap, s3, tmp_path, monkeypatch):
+    """Nothing is written here under the URL's name."""
+    monkeypatch.chdir(tmp_path)
+    s3.bucket("made")
+    save_file({"a.weight": np.arange(4, dtype=np.float32)}, "model.safetensors")
+    assert remap("convert", "model.safetensors", "s3://made/model.safetensors").code == 0
+    assert remap("diff", "model.safetensors", "s3://made/model.safetensors").code == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
