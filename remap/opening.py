@@ -29,15 +29,18 @@ def catalog(
 
     Tensor-parallel ranks are merged, as ``settings`` and the ``params`` of a layout say.
     """
-    found = unmerged(source, at)
+    found = unmerged(source, at, settings)
     return parallel.whole(found, told(settings, params, found))
 
 
-def unmerged(source: Source, at: str | None) -> Catalog:
-    """The catalog as the files lie: tensor-parallel ranks side by side."""
+def unmerged(source: Source, at: str | None, settings: Settings = AS_FOUND) -> Catalog:
+    """The catalog as the files lie: tensor-parallel ranks side by side. What a format merges by itself is
+    merged as ``settings`` say."""
     if isinstance(source, Checkpoint):
         return source.catalog
-    return source if isinstance(source, Catalog) else registry.open_catalog(locate(source), at=at)
+    if isinstance(source, Catalog):
+        return source
+    return registry.open_catalog(locate(source), at=at, options=settings.reading)
 
 
 def told(settings: Settings, params: Mapping[str, str] | None, source: Catalog) -> Settings:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from remap.errors import InputError, PlanError, RemapError, UsageError
 from remap.expr import Expr, Take
-from remap.formats.base import Format, Ranked
+from remap.formats.base import Format, Ranked, ReadOptions
 from remap.packs import Layout, Pack, available_layouts, load_layout, recognised
 from remap.packs.applying.params import Given
 from remap.packs.division import Divided, divide
@@ -40,6 +41,7 @@ class Settings:
     remembered  what the source's receipt says of them
     copies      what replicated tensors that differ between ranks become
     padded      keep the vocabulary's padding
+    partition   a file that says how metaseq's parts divide tensors with further names
     """
 
     layout: str | None = None
@@ -47,6 +49,12 @@ class Settings:
     remembered: Mapping[str, object] = field(default_factory=dict)
     copies: Copies = "error"
     padded: bool = False
+    partition: Path | None = None
+
+    @property
+    def reading(self) -> ReadOptions:
+        """What is said of formats that merge by themselves."""
+        return ReadOptions(self.copies, self.partition)
 
     @property
     def told(self) -> dict[str, str]:

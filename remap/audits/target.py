@@ -120,7 +120,7 @@ def open_target(
     path = locate(what).expanduser()
     text = str(path) if is_remote(path) else str(what)
     if path.exists() and not _config_only(path):
-        found = registry.open_catalog(path, at=at)
+        found = registry.open_catalog(path, at=at, options=settings.reading)
         model = whole(found, replace(settings, params=params or {}))
         if model is found:
             _check_no_params(params, text)

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 @click.argument("path", type=options.Place())
 @click.option("--tree", is_flag=True, help="Print the keys as a tree of modules.")
 @options.at
+@options.partition
 @options.as_json
-def command(path: Path, tree: bool, at: str | None, as_json: bool) -> None:
+def command(path: Path, tree: bool, at: str | None, partition: Path | None, as_json: bool) -> None:
     """What is this? Format, keys, sizes, ties, and what to beware of.
 
     PATH is any file of a checkpoint, or its folder. Only headers are read.
     """
+    from remap.formats.base import ReadOptions
     from remap.formats.registry import open_catalog  # all that it takes: the fewer imports, the sooner
 
-    catalog = open_catalog(path, at=at)
+    catalog = open_catalog(path, at=at, options=ReadOptions(partition=partition))
     if as_json:
         terminal.print_json(_document(catalog))
         return

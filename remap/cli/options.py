@@ -124,6 +124,11 @@ on_disagree = click.option(
     show_default=True,
     help="Copies that differ between ranks: refuse them, take rank 0's, or average them.",
 )
+partition = click.option(
+    "--partition",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="YAML file: how metaseq's parts divide tensors with further names.",
+)
 tp = click.option("--tp", type=click.IntRange(1), metavar="N", help="Tensor-parallel ranks; model parts.")
 pp = click.option("--pp", type=click.IntRange(1), metavar="N", help="Pipeline stages (DeepSpeed).")
 
@@ -140,10 +145,9 @@ def merging(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
-        settings = _settings(given.pop("layout"), given.pop("on_disagree"))
-        function(merged=Merging(settings=settings, params=dict(given.pop("params"))), **given)
+        function(merged=Merging(settings=_settings(given), params=dict(given.pop("params"))), **given)
 
-    for option in (on_disagree, layout, params):
+    for option in (partition, on_disagree, layout, params):
         command = option(command)
     return command
 
@@ -167,13 +171,14 @@ def conversion(function: Callable[..., None]) -> Callable[..., None]:
     def command(**given: Any) -> None:
         given["params"] = dict(given["params"])
         given["at"] = _place(given["at"], given.pop("weights"))
-        given["settings"] = _settings(given.pop("layout"), given.pop("on_disagree"))
+        given["settings"] = _settings(given)
         how = {name: given.pop(name) for name in How.__annotations__}
         function(how=how, **given)
 
     for option in (
         at,
         weights,
+        partition,
         on_disagree,
         layout,
         click.option(
@@ -188,10 +193,13 @@ def conversion(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _settings(layout: str | None, on_disagree: Any) -> Settings:
+def _settings(given: dict[str, Any]) -> Settings:
+    """What was given of it, which is taken out."""
     from remap.parallel import Settings
 
-    return Settings(layout=layout, copies=on_disagree)
+    return Settings(
+        layout=given.pop("layout"), copies=given.pop("on_disagree"), partition=given.pop("partition")
+    )
 
 
 def _place(at: str | None, weights: str) -> str | None:

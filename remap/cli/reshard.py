@@ -19,11 +19,6 @@ from remap.cli import options, terminal
 @options.optimizer
 @click.option("--dtype", metavar="TYPE", help="Cast floating-point weights: f16, bf16, f32, ...")
 @click.option("--optimizer-dtype", metavar="TYPE", help="Cast the optimizer's moments.")
-@click.option(
-    "--partition",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="YAML file: how tensors with further names are divided over parts.",
-)
 @options.merging
 @options.writing
 @options.as_json
@@ -37,7 +32,6 @@ def command(
     optimizer: bool,
     dtype: str | None,
     optimizer_dtype: str | None,
-    partition: Path | None,
     merged: options.Merging,
     writing: options.Writing,
     as_json: bool,
@@ -61,7 +55,6 @@ def command(
             optimizer=optimizer,
             dtype=dtype,
             optimizer_dtype=optimizer_dtype,
-            partition=partition,
             progress=progress,
             **merged,
             **writing,

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Protocol, Union, runtime_checkable
 
 from remap.expr import Expr
+from remap.partitions.base import Partition
+from remap.partitions.base import Copies
 from remap.types import Catalog
 
 BLOCK = 4096
@@ -110,6 +112,22 @@ class WriteOptions:
     stages: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the user may say of an input that lies in parts (``Merges``).
+
+    copies     what copies that differ become
+    partition  a YAML file that says how tensors with further names are divided (metaseq)
+    """
+
+    copies: Copies = "error"
+    partition: Path | None = None
+
+
+AS_IT_LIES = ReadOptions()
+"""Nothing is said: copies agree, and names are known."""
+
+
 class Format(Protocol):
     """One way a checkpoint lies on disk. A module of ``remap.formats`` provides it as FORMAT."""
 
@@ -139,6 +157,37 @@ class Ranked(Protocol):
     ) -> list[OutFile]:
         """Describe the files that hold every rank's tensors; those of several are called by
         ``types.rank_key`` in their parts. Raises UsageError."""
+        ...
+
+
+@runtime_checkable
+class Merges(Protocol):
+    """A format that puts parts together while it opens them."""
+
+    def open_merged(self, path: Path, options: ReadOptions, *, at: str | None = None) -> Catalog:
+        """``open``, as ``options`` say."""
+        ...
+
+
+@runtime_checkable
+class Undivided(Protocol):
+    """A format of whole tensors that says how tensor-parallel ranks are to take their parts."""
+
+    def lay_out_for(
+        self,
+        tensors: Mapping[str, Expr],
+        classes: Mapping[str, Partition],
+        ranks: Sequence[Mapping[str, Expr]],
+        source: Catalog,
+        options: WriteOptions,
+    ) -> list[OutFile]:
+        """Describe the files that hold ``tensors``.
+
+        classes  key -> its class, where it is known
+        ranks    what each of the ranks will make of them
+
+        Raises UsageError.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remap.errors import InputError, NotACheckpoint, UsageError
-from remap.formats.base import Claims, Format
+from remap.formats.base import AS_IT_LIES, Claims, Format, Merges, ReadOptions
 from remap.formats.foreign import describe
 from remap.formats.kinds import kinds
 from remap.types import Catalog
@@ -53,8 +53,10 @@ def get(name: str) -> Format:
     return found
 
 
-def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
+def open_catalog(path: Path, *, at: str | None = None, options: ReadOptions = AS_IT_LIES) -> Catalog:
     """The catalog of the one checkpoint at ``path``: any of its files, or its folder.
+
+    options  how parts are put together, where the format does that
 
     Raises InputError: nothing there, no checkpoint, or several of them.
     """
@@ -66,7 +68,12 @@ def open_catalog(path: Path, *, at: str | None = None) -> Catalog:
         if not found:
             raise NotACheckpoint(describe(path), where=path)
         check_one([f"{f.name}: {root}" for f, root in found], path)
-        return replace(found[0][0].open(found[0][1], at=at), asked=path, at=at)
+        ((fmt, root),) = found
+        if isinstance(fmt, Merges):
+            catalog = fmt.open_merged(root, options, at=at)
+        else:
+            catalog = fmt.open(root, at=at)
+        return replace(catalog, asked=path, at=at)
     except PermissionError as e:
         raise InputError("no permission to read it", where=e.filename or path) from None
     except OSError as e:

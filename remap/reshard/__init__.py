@@ -49,7 +49,6 @@ def reshard(
     optimizer: bool = True,
     dtype: str | None = None,
     optimizer_dtype: str | None = None,
-    partition: str | Path | None = None,
     params: Mapping[str, str] | None = None,
     settings: Settings = AS_FOUND,
     jobs: int | None = None,
@@ -68,9 +67,9 @@ def reshard(
     unflatten  tensors under their own names instead of flat ones; one shard
     optimizer  False leaves the optimizer's state behind
     dtype      of weights and running averages; ``optimizer_dtype`` of moments; floats only
-    partition  a YAML file that says how further names are divided over parts
     params     of the layout that says how ranks divide tensors
-    settings   which layout that is, and what copies that differ between parts or ranks become
+    settings   which layout that is, how metaseq's parts divide tensors with further names, and what copies
+               that differ between parts or ranks become
 
     The rest is as in ``api.convert``. The destination is a folder, or one ``.pt`` file where there is
     one to be written. Raises InputError, UsageError.
@@ -83,7 +82,6 @@ def reshard(
         optimizer=optimizer,
         dtype=find_dtype(dtype) if dtype else None,
         optimizer_dtype=find_dtype(optimizer_dtype) if optimizer_dtype else None,
-        partition=Path(partition) if partition else None,
         pp=pp,
         settings=replace(settings, params=params or {}),
     )

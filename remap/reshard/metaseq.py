@@ -35,7 +35,7 @@ def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
     made = Regroup(
         checkpoint,
         target,
-        load_partition(wanted.partition),
+        load_partition(wanted.settings.partition),
         tied=(target.parts > 1 or flattens) and _is_tied(checkpoint),
         copies=wanted.settings.copies,
     )

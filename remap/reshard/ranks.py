@@ -65,7 +65,7 @@ def _left(catalog: Catalog, files: Sequence[OutFile]) -> list[str]:
 
 def _check(wanted: Wanted) -> None:
     """Raise UsageError where something is asked for that there is none of."""
-    said = {"--tp": wanted.tp, "--unflatten": wanted.unflatten, "--partition": wanted.partition}
+    said = {"--tp": wanted.tp, "--unflatten": wanted.unflatten, "--partition": wanted.settings.partition}
     odd = [name for name, value in said.items() if value]
     if odd:
         raise UsageError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from remap.dtypes import DType
 from remap.formats.base import OutFile, TensorBytes
@@ -23,7 +22,6 @@ class Wanted:
     optimizer: bool = True
     dtype: DType | None = None
     optimizer_dtype: DType | None = None
-    partition: Path | None = None
     pp: int | None = None
     settings: Settings = AS_FOUND
 

@@ -21,6 +21,7 @@ from reshard.cutting import (
     opened,
 )
 
+import remap
 from remap.errors import Damaged, InputError, UsageError
 from remap.parallel import Settings
 from remap.reshard import reshard
@@ -58,8 +59,11 @@ def test_names_that_are_not_known_are_refused_never_dropped(tmp_path, name):
     assert caught.value.problems == (f"{name}: f32[2,4], f32[2,4]",)
     partition = tmp_path / "more.yml"
     partition.write_text(f"tensors:\n  - {{key: {name}, split: columns}}\n")
-    reshard(truth.first, tmp_path / "out", tp=1, partition=partition)
+    known = Settings(partition=partition)
+    reshard(truth.first, tmp_path / "out", tp=1, settings=known)
     assert load(tmp_path / "out" / "reshard-model_part-0.pt")["model"][name].shape == (2, 8)
+    assert remap.open(truth.first, settings=known)[name].shape == (2, 8)
+    remap.convert(truth.first, tmp_path / "out.safetensors", settings=known)
 
 
 def test_a_tied_projection_is_as_long_as_the_vocabulary(tmp_path):

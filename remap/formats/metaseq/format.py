@@ -19,12 +19,13 @@ from pathlib import Path
 
 from remap.errors import UsageError
 from remap.expr import Expr, Take
-from remap.formats.base import OutFile, WriteOptions
+from remap.formats.base import AS_IT_LIES, OutFile, ReadOptions, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
 from remap.formats.metaseq.experts import join, rank_files
 from remap.formats.metaseq.names import family, leftovers, parse
 from remap.formats.metaseq.optimizer.by_weight import optimizer_by_weight
+from remap.formats.metaseq.partition import Divider, load_partition
 from remap.formats.metaseq.shards import OPTIMIZER, Place, State, is_metaseq
 from remap.formats.metaseq.writing.file import file_key
 from remap.formats.metaseq.writing.singleton import singleton
@@ -57,6 +58,10 @@ class Metaseq:
         return {*files, *(f.parent / f.readlink() for f in files if f.is_symlink()), *leftovers(root)}
 
     def open(self, path: Path, *, at: str | None = None) -> Catalog:
+        """``open_merged`` without options."""
+        return self.open_merged(path, AS_IT_LIES, at=at)
+
+    def open_merged(self, path: Path, options: ReadOptions, *, at: str | None = None) -> Catalog:
         """Read the headers of every file; all tensors of the model, merged and unflattened.
 
         at  ``extra_state.ema`` for a running average instead of the model
@@ -70,7 +75,10 @@ class Metaseq:
             file = torch_file.read(one, at=".".join(place))
             catalog = catalog_of(checkpoint, dict(file.entries), native=(file,))
         else:
-            catalog = catalog_of(checkpoint, merged_entries(checkpoint, place), native=checkpoint)
+            how = checkpoint.divider(load_partition(options.partition), copies=options.copies)
+            catalog = catalog_of(
+                checkpoint, merged_entries(checkpoint, place, how), native=checkpoint, divider=how
+            )
         return _with_experts(catalog, path, place)
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
@@ -84,10 +92,10 @@ class Metaseq:
 FORMAT = Metaseq()
 
 
-def merged_entries(checkpoint: Checkpoint, place: Place) -> dict[str, Entry]:
+def merged_entries(checkpoint: Checkpoint, place: Place, how: Divider) -> dict[str, Entry]:
     """The tensors of the whole model by name, where files hold parts of them. Raises InputError."""
     entries: dict[str, Entry] = {}
-    for key, expr in checkpoint.merged(checkpoint.divider(), place).items():
+    for key, expr in checkpoint.merged(how, place).items():
         assert isinstance(expr, Take)
         entries[key] = Entry(key, expr.spec, expr.entry.location)
     return entries
@@ -98,7 +106,10 @@ def _with_experts(catalog: Catalog, path: Path, place: Place) -> Catalog:
     ranks = {p: read_checkpoint(p) for p in rank_files(path)}
     if not ranks:
         return catalog
-    held = {p: merged_entries(c, place) if place in c.parts[0].trees else {} for p, c in ranks.items()}
+    held = {
+        p: merged_entries(c, place, c.divider()) if place in c.parts[0].trees else {}
+        for p, c in ranks.items()
+    }
     found = join(catalog.entries, held)
     return replace(
         catalog,
@@ -137,9 +148,15 @@ def _find_in(folder: Path) -> list[Path]:
 
 
 def catalog_of(
-    checkpoint: Checkpoint, entries: Mapping[str, Entry], native: object = None, *, stored: bool = True
+    checkpoint: Checkpoint,
+    entries: Mapping[str, Entry],
+    native: object = None,
+    *,
+    stored: bool = True,
+    divider: Divider | None = None,
 ) -> Catalog:
-    """The catalog of a checkpoint that was read; ``stored`` also for one of a single file."""
+    """The catalog of a checkpoint that was read; ``stored`` also for one of a single file. ``divider`` says
+    how moments are merged."""
     path = checkpoint.family.first
     first = checkpoint.parts[0].shards[0]
     return Catalog(
@@ -155,7 +172,7 @@ def catalog_of(
         native=native,
         peek=lambda name: torch_file.read(first.path, at="model", state_dict=False).plain(name),
         stored=dict(_stored(checkpoint)) if stored else {},
-        optimizer=partial(optimizer_by_weight, checkpoint) if OPTIMIZER in first.extras else None,
+        optimizer=partial(optimizer_by_weight, checkpoint, divider) if OPTIMIZER in first.extras else None,
     )
 
 

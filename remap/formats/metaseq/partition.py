@@ -185,8 +185,7 @@ def divider(
             "hold pieces or copies of them can't be told",
             where=where,
             problems=unknown,
-            remedy="say how each is divided in a file like rules/opt/metaseq.partition.yml, and merge them "
-            "with it: remap reshard SRC DST --tp 1 --unflatten --partition FILE",
+            remedy="say how each is divided in a file like rules/opt/metaseq.partition.yml: --partition FILE",
         )
     _check_sizes(classes, parts, target, where)
     return Divider(classes, copies)

@@ -54,11 +54,10 @@ def check_units(shard: Shard, index: Mapping[str, int], metadata: Metadata) -> N
     problems = []
     for key, flat in metadata.flats.items():
         states = [said.get(str(index[n]), {}) for n in flat.shapes]
-        slots = [
-            k for k in dict.fromkeys(k for s in states for k in s) if len({s.get(k) for s in states}) > 1
-        ]
-        if slots:
-            problems.append(f"{key}: {', '.join(slots)} of {', '.join(list(flat.shapes)[:4])}")
+        names = dict.fromkeys(k for s in states for k in s)
+        odd = [k for k in names if len({s.get(k) for s in states}) > 1]
+        if odd:
+            problems.append(f"{key}: {', '.join(odd)} of {', '.join(list(flat.shapes)[:4])}")
     if problems:
         raise InputError(
             "parameters that lie in one flat tensor have different states, and it has one",

@@ -15,6 +15,7 @@ from remap.formats.metaseq.optimizer import moments as mo
 from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import derived
+from remap.formats.metaseq.partition import Divider
 from remap.formats.metaseq.shards import OPTIMIZER
 from remap.formats.torch.file import read
 from remap.pickles.graph import Opaque
@@ -24,9 +25,9 @@ OWN = ("state", "param_groups", "param_id_map", "uncollected_local_ids")
 """What is said in another way of a state by weight."""
 
 
-def optimizer_by_weight(checkpoint: Checkpoint) -> OptimizerState:
-    """The state of ``checkpoint``, which has one. Raises InputError where it is damaged, or can't be told
-    apart by weight."""
+def optimizer_by_weight(checkpoint: Checkpoint, divider: Divider | None = None) -> OptimizerState:
+    """The state of ``checkpoint``, which has one, its parts merged by ``divider``. Raises InputError where it
+    is damaged, or can't be told apart by weight."""
     first = checkpoint.parts[0]
     optimizers = checkpoint.optimizers()
     assert optimizers is not None
@@ -41,7 +42,7 @@ def optimizer_by_weight(checkpoint: Checkpoint) -> OptimizerState:
     }
     held: Mapping[str, object] = read(first.shards[0].path, at="model", state_dict=False).plain(OPTIMIZER)  # type: ignore[assignment]
     slots = _by_index(held["state"])
-    whole = mo.whole_moments(checkpoint.parts, optimizers, checkpoint.divider())
+    whole = mo.whole_moments(checkpoint.parts, optimizers, divider or checkpoint.divider())
     tensors = {name: _tensors(name, i, whole, source, optimizers[0]) for name, i in index.items()}
     values = {
         name: {s: v for s, v in slots.get(i, {}).items() if not isinstance(v, Opaque)}
