@@ -125,7 +125,7 @@ def screen(walked: Walk, *, where: str, keep_suspicious: bool = False) -> tuple[
             "loading this file with pickle would call what can run code",
             where=where,
             problems=bad,
-            remedy="do not load it; if you trust these names, --keep-suspicious carries them along unopened",
+            remedy="do not load it, by any means; ask its author for safetensors",
         )
     return tuple(sorted(".".join(g) for g in unknown))
 

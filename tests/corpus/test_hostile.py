@@ -55,6 +55,14 @@ def test_the_verdict(hostile: Path, tmp_path: Path, case: dict[str, str]) -> Non
     assert list(tmp_path.iterdir()) == [], "code in the file ran: it leaves a file named CANARY"
 
 
+def test_the_verdict_on_the_weights_in_zero_files(
+    hostile: Path, tmp_path: Path, case: dict[str, str]
+) -> None:
+    if case["format"] == "deepspeed" and case["expect"] == "must_refuse":
+        check(remap("plan", hostile / case["path"], "--weights", "zero", cwd=tmp_path), 3)
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "name", ["o01_symlink_out/out.pt", "o02_output_is_input/in2.pt", "o04_existing_output/out.pt"]
 )
