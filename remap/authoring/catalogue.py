@@ -1,4 +1,4 @@
-"""Every pack that can be asked for by name -> a table. ``remap rules list``."""
+"""Every pack and layout that can be asked for by name -> tables. ``remap rules list``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remap.errors import PackError
-from remap.packs import available, load
+from remap.packs import available, available_layouts, load, load_layout
 from remap.packs.applying.invert import no_inverse
 from remap.packs.language.pack import Pack
 
@@ -22,11 +22,27 @@ class Listed:
     broken: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ListedLayout:
+    """One layout in the list; ``broken`` says why it can't be loaded."""
+
+    name: str
+    title: str
+    broken: str | None = None
+
+
 def listing(words: Iterable[str] = ()) -> list[Listed]:
     """The packs that have all words in their name or title, by name; broken ones with the reason."""
-    wanted = [w.lower() for w in words]
-    found = [_listed(name) for name in available()]
-    return [p for p in found if all(w in f"{p.name} {p.title}".lower() for w in wanted)]
+    return [p for p in map(_listed, available()) if _has(words, p.name, p.title)]
+
+
+def layouts(words: Iterable[str] = ()) -> list[ListedLayout]:
+    """The layouts that have all words in their name or title, by name; broken ones with the reason."""
+    return [x for x in map(_listed_layout, available_layouts()) if _has(words, x.name, x.title)]
+
+
+def _has(words: Iterable[str], *texts: str) -> bool:
+    return all(word.lower() in " ".join(texts).lower() for word in words)
 
 
 def _listed(name: str) -> Listed:
@@ -35,6 +51,13 @@ def _listed(name: str) -> Listed:
     except PackError as e:
         return Listed(name, "", "", False, str(e))
     return Listed(name, pack.version, pack.title, invertible(pack))
+
+
+def _listed_layout(name: str) -> ListedLayout:
+    try:
+        return ListedLayout(name, load_layout(name).title)
+    except PackError as e:
+        return ListedLayout(name, "", str(e))
 
 
 def invertible(pack: Pack) -> bool:

@@ -13,11 +13,10 @@ import click
 
 from remap.cli import options, terminal
 from remap.errors import UsageError
+from remap.reports.registry import MODULES
 
 if TYPE_CHECKING:
     from remap.audits.suggest.suggestion import Suggestion
-
-FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
 
 
 @click.command()
@@ -38,7 +37,7 @@ FORMS = ("text", "json", "sarif", "junit", "github", "markdown", "html")
     metavar="POLICY",
     help="strict (default), magma, lora, adapter, finetune-head, or a YAML file.",
 )
-@click.option("--format", "form", type=click.Choice(FORMS), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(list(MODULES)), default="text", show_default=True)
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report there.")
 @click.option("--values", is_flag=True, help="Compare values, too, where both sides have them.")

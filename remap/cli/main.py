@@ -18,12 +18,12 @@ COMMANDS = {
     "keys": "write a checkpoint's key list",
     "plan": "what a conversion would do, key by key",
     "convert": "convert a checkpoint",
-    "reshard": "cut a metaseq checkpoint anew: shards, model parts",
+    "reshard": "the same tensors over other ranks: shards, parts, stages",
     "audit": "does it load, and if not, why",
     "diff": "compare two checkpoints",
     "verify": "re-read an output against its receipt",
-    "rules": "list, show, check and test rule packs",
-    "adapter": "extract, graft, migrate and merge adapters",
+    "rules": "packs and layouts: list, show, lint, test, infer, invert",
+    "adapter": "adapters: show, extract, graft, migrate, merge, unmerge",
 }
 """Name -> summary. The command is in ``remap.cli.<name>``, as ``command``."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """List, show, check and test rule packs."""
+    """Packs and layouts: what there is, what one does, whether it is sound; for authors a start."""
 
 
 packs = click.argument("packs", nargs=-1, metavar="[PACK]...")
@@ -28,15 +28,25 @@ packs = click.argument("packs", nargs=-1, metavar="[PACK]...")
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @options.as_json
 def list_(words: tuple[str, ...], as_json: bool) -> None:
-    """The packs that can be named with -r, and whether they go both ways; those that have all WORDS."""
-    from remap.authoring.catalogue import listing
+    """Packs and layouts that can be named; those that have all WORDS.
 
-    found = listing(words)
+    Packs are for -r; <-> go both ways. Layouts are for --layout, and for --against of audits.
+    """
+    from remap.authoring.catalogue import layouts, listing
+
+    found, known = listing(words), layouts(words)
     if as_json:
-        terminal.print_json({"version": 1, "packs": found})
+        terminal.print_json({"version": 1, "packs": found, "layouts": known})
         return
     rows = [(p.name, p.version, "<->" if p.inverse else "->", p.broken or p.title) for p in found]
-    terminal.table(rows, ("pack", "version", "ways", "what it does"))
+    if rows:
+        terminal.table(rows, ("pack", "version", "ways", "what it does"))
+    if rows and known:
+        click.echo()
+    if known:
+        terminal.table([(x.name, x.broken or x.title) for x in known], ("layout", "what it is"))
+    if not rows and not known:
+        terminal.note("no pack and no layout has all of these words")
 
 
 @command.command("show")

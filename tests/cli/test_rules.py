@@ -13,6 +13,16 @@ def test_list_has_every_pack_with_its_title(remap):
     assert packs["magma/from-hf"] == "Hugging Face GPT-NeoX (Pythia) to MAGMA"
 
 
+def test_list_has_the_layouts_that_have_all_words(remap):
+    ran = remap("rules", "list", "magma", "adapters around", "--json")
+    assert [x["name"] for x in json.loads(ran.out)["layouts"]] == ["magma/neox"]
+
+
+def test_list_says_that_nothing_has_the_words(remap):
+    ran = remap("rules", "list", "nonesuch")
+    assert (ran.out, ran.err) == ("", "no pack and no layout has all of these words\n")
+
+
 def test_all_packs_are_sound(remap):
     ran = remap("rules", "lint")
     assert (ran.code, ran.err) == (0, "")
