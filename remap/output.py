@@ -164,9 +164,9 @@ def _files(files: Sequence[OutFile], folder: Path, tensors: Iterable[Entry]) -> 
 def _untied(plan: Plan, output: Mapping[str, Entry], fmt: str) -> list[str]:
     """Ties of the source that the output has not."""
     lost = len(tied_outputs({o.key: o.expr for o in plan.outputs})) - len(find_ties(output.values()))
-    return [f"{lost} tensors that were tied to others are written in full: {fmt} files keep no such ties"] * (
-        lost > 0
-    )
+    one = "1 tensor that was tied to another is"
+    many = one if lost == 1 else f"{lost} tensors that were tied to others are"
+    return [f"{many} written in full: {fmt} files keep no such ties"] * (lost > 0)
 
 
 def _stamps(catalog: Catalog) -> dict[Path, Stamp]:

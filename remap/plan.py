@@ -228,11 +228,12 @@ def _step(run: list[Applied]) -> Step:
 
 
 def _notes(applied: Iterable[Applied]) -> Iterable[str]:
+    """Where the values of each pack's parameters are from, on one line; defaults say nothing new."""
     for a in applied:
-        for name, value in a.values.spelled.items():
-            origin = a.values.origins[name]
-            if origin != "default":
-                yield f"{a.pack.name}: {name} = {value} ({origin})"
+        found = [(name, value, a.values.origins[name]) for name, value in a.values.spelled.items()]
+        told = [f"{name} = {value} ({origin})" for name, value, origin in found if origin != "default"]
+        if told:
+            yield f"{a.pack.name}: {', '.join(told)}"
 
 
 def _unconfirmed(packs: Iterable[Pack]) -> Iterable[str]:

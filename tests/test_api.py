@@ -71,7 +71,7 @@ def test_ties_that_are_lost_are_said(tmp_path):
     shared = torch.randn(3)
     torch.save({"a": shared, "b": shared}, tmp_path / "in.pt")
     (said,) = remap.convert(tmp_path / "in.pt", tmp_path / "out.safetensors").warnings
-    assert said.startswith("1 tensors that were tied to others are written in full")
+    assert said.startswith("1 tensor that was tied to another is written in full")
     assert remap.convert(tmp_path / "in.pt", tmp_path / "out.pt").warnings == []
 
 
