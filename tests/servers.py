@@ -6,6 +6,7 @@ import base64
 import re
 import threading
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,11 +28,12 @@ class Asked(NamedTuple):
 
 class Web:
     """Serves ``folder``: ranges, unless below ``/whole``; ``/private`` needs USER, ``/signed`` the query
-    SIGNED."""
+    SIGNED; ``/flaky`` fails at first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.asked: list[Asked] = []
+        self.failed: set[tuple[str, str | None]] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.host = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.host}"
@@ -91,6 +93,9 @@ class Web:
                     return 401
                 if "/signed/" in path and query != SIGNED:
                     return 403
+                if "/flaky/" in path and (path, self.headers.get("Range")) not in web.failed:
+                    web.failed.add((path, self.headers.get("Range")))
+                    return 503
                 return 200 if file.is_file() else 404
 
             def log_message(self, *_: object) -> None:
@@ -132,7 +137,7 @@ class Store:
 
     def bucket(self, name: str) -> str:
         """A new bucket: its URL."""
-        self._client().create_bucket(Bucket=name)
+        self._client.create_bucket(Bucket=name)
         self.asked.clear()
         return f"s3://{name}"
 
@@ -142,18 +147,18 @@ class Store:
         for file in folder.rglob("*"):
             if file.is_file():
                 key = f"{prefix}/{file.relative_to(folder).as_posix()}".lstrip("/")
-                self._client().upload_file(str(file), bucket, key)
+                self._client.upload_file(str(file), bucket, key)
         self.asked.clear()
 
     def keys(self, bucket: str) -> list[str]:
         """Every object of a bucket."""
-        found = self._client().list_objects_v2(Bucket=bucket).get("Contents", [])
+        found = self._client.list_objects_v2(Bucket=bucket).get("Contents", [])
         return sorted(o["Key"] for o in found)
 
     def get(self, url: str) -> bytes:
         """The bytes of an object."""
         bucket, _, key = url.removeprefix("s3://").partition("/")
-        return bytes(self._client().get_object(Bucket=bucket, Key=key)["Body"].read())
+        return bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
 
     def refuse(self, method: str, text: str) -> None:
         """Answer 403 to requests of this method with ``text`` in their path, until a test begins anew."""
@@ -161,8 +166,9 @@ class Store:
 
     def unfinished(self, bucket: str) -> list[str]:
         """Objects of which parts were uploaded, and no more."""
-        return [u["Key"] for u in self._client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+        return [u["Key"] for u in self._client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
 
+    @cached_property
     def _client(self) -> Any:
         import boto3
 

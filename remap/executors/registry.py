@@ -8,6 +8,7 @@ from importlib import import_module
 
 from remap.errors import UsageError
 from remap.executors.base import Opener, Workers
+from remap.files.hangups import outlive_hangups
 
 EXECUTORS = {
     "processes": "remap.executors.processes",
@@ -37,5 +38,6 @@ def find(what: str | Executor | None, jobs: int) -> Workers | None:
             f"no executor is called {name!r}",
             remedy="use threads, processes, dask://host:port or mpi",
         )
+    outlive_hangups()
     opener: Opener = import_module(EXECUTORS[name]).workers
     return opener(address, jobs)

@@ -42,7 +42,7 @@ class RemoteFile:
         wanted = sum(map(len, places))
         stop = self._start + len(self._window)
         if not self._start <= offset < stop:
-            self._ahead = min(AHEAD, 2 * self._ahead) if offset == stop and self._window else 0
+            self._ahead = min(AHEAD, 2 * self._ahead) if offset == stop else 0
             nbytes = max(wanted, min(AHEAD, max(self._ahead, expected)))
             self._start = offset
             self._window = store.read(self.path, offset, min(nbytes, self.size - offset), self.size)
@@ -53,6 +53,8 @@ class RemoteFile:
             n = min(len(place), len(found) - done)
             place[:n] = found[done : done + n]
             done += n
+        if done == len(found):  # many files may be open, and their windows take memory
+            self._start, self._window = offset + done, b""
         return done
 
 

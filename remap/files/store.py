@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from remap.errors import InputError, RemapError, UsageError
 from remap.files import access
+from remap.files.hangups import outlive_hangups
 from remap.files.remote import WEB, RemotePath
 
 T = TypeVar("T")
@@ -237,6 +238,7 @@ def connect(path: RemotePath) -> tuple[Any, str]:
         import fsspec
     except ImportError:
         raise UsageError("remote files are read by fsspec", where=path, remedy=INSTALL) from None
+    outlive_hangups()
     kept = access.of(path.host, str(path.parent))
     rest = str(path).partition("://")[2]
     if path.scheme in WEB:

@@ -69,9 +69,8 @@ def dask(tmp_path_factory, store) -> Iterator[str]:
             address = client.scheduler.address
         yield address.replace("tcp://", "dask://")
     finally:
-        for process in reversed(running):  # the workers first: their parent ends them
+        for process in reversed(running):  # the workers first, while there is a scheduler to leave
             process.terminate()
-        for process in running:
             process.wait()
         log.close()
 
@@ -107,6 +106,16 @@ def test_a_worker_that_is_killed_costs_its_unit(executor, source, by_threads, tm
     where = request.getfixturevalue("dask") if executor == "dask" else executor
     assert converted(source, tmp_path / "out", executor=where, jobs=2) == by_threads
     assert list(tmp_path.rglob(dying.MARK))
+
+
+def test_a_command_outlives_its_workers():
+    """The command line lets SIGPIPE end it, which a worker's death would send."""
+    command = (
+        "import signal, sys; signal.signal(signal.SIGPIPE, signal.SIG_DFL); "
+        "from remap.executors.registry import find; find('processes', 1); "
+        "sys.exit(signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL)"
+    )
+    assert subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=False).returncode == 0
 
 
 def test_workers_that_are_lost_every_time_are_given_up(monkeypatch):

@@ -16,7 +16,7 @@ from servers import SIGNED, USER
 import remap
 from remap import api
 from remap.errors import InputError, RemapError, UsageError
-from remap.files import locate
+from remap.files import locate, store
 from remap.files.store import HEAD
 
 SHARDS = 3
@@ -45,7 +45,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def served(web, folder):
     """The folder under every name that the server treats in its own way."""
-    for name in ("open", "private", "signed", "whole"):
+    for name in ("open", "private", "signed", "whole", "flaky"):
         if not (web.folder / name).exists():
             (web.folder / name).symlink_to(folder)
     web.asked.clear()
@@ -155,6 +155,13 @@ def test_a_server_without_ranges_is_not_read_wrong(served, tmp_path):
     with pytest.raises(InputError, match="range requests"):
         api.convert(f"{served.url}/whole/model.safetensors.index.json", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_fails_on_the_way_is_asked_again(served, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "PAUSES", (0, 0))
+    api.convert(f"{served.url}/flaky/model.safetensors.index.json", tmp_path / "out")
+    assert 503 in {a.status for a in served.asked}
+    assert sorted(load_file(tmp_path / "out" / "model.safetensors")) == keys_of(folder)
 
 
 def test_the_names_of_a_remote_path_are_those_of_a_path():

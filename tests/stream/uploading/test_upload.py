@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -161,3 +164,32 @@ def test_receipts_tell_no_secret(s3, bucket, source):
     receipt = api.convert(source, f"{bucket}/out").encode().decode()
     assert json.loads(receipt)["source"]["name"] == "model.safetensors"
     assert not any(secret in receipt for secret in s3.environment.values())
+
+
+KILLED = """
+import os, signal, sys
+from remap import api
+
+def begin(files, nbytes):
+    left = [nbytes]
+
+    def told(n):
+        left[0] -= n
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return told
+
+api.convert(sys.argv[1], sys.argv[2], progress=begin)
+"""
+
+
+def test_a_run_that_is_killed_leaves_nothing_that_is_seen(s3, bucket, source):
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, str(source), f"{bucket}/out"], check=False, capture_output=True
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    assert steps(s3)
+    assert s3.keys(name_of(bucket)) == []
+    api.convert(source, f"{bucket}/out")
+    assert same(loaded(f"{bucket}/out"), load_file(source / "model.safetensors"))
