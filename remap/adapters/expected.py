@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from remap.adapters.migration.naming import by_segments, layer
-from remap.adapters.migration.parameters import depth
 from remap.adapters.model import Adapter
 from remap.adapters.orientation import Orientation
 from remap.adapters.read import recognised
@@ -22,6 +21,7 @@ from remap.audits.target import Target
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor
 from remap.dialects.peft import SAVED, WRAPPER
+from remap.dialects.peft_model import depth
 from remap.types import Catalog, TensorSpec
 
 Specs = Mapping[str, TensorSpec]

@@ -26,6 +26,7 @@ ln_tuning_layers trainable_tokens_delta
 adamss_A adamss_B beft_bias bone_block c3a_kernel deft_P deft_R delora_A delora_B delora_lambda
 fourierft_spectrum frod_lambda_l frod_lambda_s_values glora_A glora_B glora_C glora_D glora_E
 gralora_A gralora_A_general gralora_B gralora_B_general hira_A hira_B hira_embedding_A hira_embedding_B
+delora_w_norm shira_indices supertuning_indices tinylora_A tinylora_B tinylora_P
 hra_u lily_A lily_B lily_router miss_block osf_svd_params peanut_A peanut_B peanut_decoders
 peanut_encoders poly_lora_A poly_lora_B poly_router psoft_R pvera_lambda_b pvera_lambda_d pvera_A pvera_B
 randlora_A randlora_B randlora_gamma randlora_lambda road_alpha road_theta shira_weight
@@ -42,7 +43,9 @@ BARE = frozenset({"lora_magnitude_vector"})
 """A module in the model, a plain tensor in the file."""
 NESTED = frozenset({"modules_to_save", "peanut_encoders", "peanut_decoders", "osf_svd_params", "lily_router"})
 """What holds more than a weight and a bias."""
-ENDS = ((), ("weight",), ("bias",))
+_PARTS = ("weight", "bias", "Xd", "Xu", "X", "zeros", "vector_a", "vector_b", "module_logits")
+ENDS = ((), *((n,) for n in _PARTS))
+"""What a layer's own parts are called: GLoRA's, PSOFT's and Poly's beside the others'."""
 SAVED = "modules_to_save"
 TOKENS = "token_adapter"
 

@@ -27,11 +27,15 @@ from remap.dialects.peft import (
     tensor_at,
 )
 from remap.dialects.plain import joined
+from remap.errors import UsageError
 from remap.expr import Expr
 
 PROMPT = "prompt_encoder"
-_TRAINED = ("weight", "bias", "base_layer")
+INNER = "base_layer"
+_TRAINED = ("weight", "bias", INNER)
 """Parameters of the base that were trained along: they have no adapter's name."""
+UNSAID = "shira_indices"
+"""In PEFT's file only: the model holds them outside of its state dict."""
 _AROUND = {SAVED: ("original_module",), TOKENS: (TOKENS, "base_layer")}
 
 
@@ -59,6 +63,12 @@ class PeftModel:
 
     def spell(self, tensor: AdapterTensor) -> str:
         head, *inner = tensor.leaf.split(".")
+        if head == UNSAID:
+            raise UsageError(
+                "a model's state dict has no place for SHiRA's indices",
+                where=tensor.key,
+                remedy="let PEFT load it: PeftModel.from_pretrained",
+            )
         if head in BARE:
             inner = ["weight"]
         if head == TOKENS:
@@ -82,8 +92,19 @@ class PeftModel:
                 found[""] = tuple(t.wrapper.split(".")) if t.wrapper else ("base_model",) * (head == PROMPT)
             if not t.module or head in _TRAINED:
                 continue
-            found[t.module] = _AROUND.get(head, ("base_layer",))
+            owner, count = depth(t.module)
+            wrap = (*_AROUND.get(head, (INNER,)), *(INNER,) * count)
+            found[owner] = max(found.get(owner, ()), wrap, key=len)
         return found
 
 
 DIALECT = PeftModel()
+
+
+def depth(module: str) -> tuple[str, int]:
+    """The base's module, and how often it is wrapped around this place: once for each of the bare parameters
+    (stacked experts) that have factors."""
+    owner, count = module, 0
+    while owner.endswith(f".{INNER}"):
+        owner, count = owner.removesuffix(f".{INNER}"), count + 1
+    return owner, count

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 Around = Mapping[str, tuple[str, ...]]
+ALSO_NAMES = frozenset({"0", "module", "model"})
+"""Segments of wrappers that are also names of modules."""
 
 
 def bare(key: str, around: Around) -> str:
@@ -33,6 +35,24 @@ def wrapped(key: str, around: Around) -> str:
             segments[at:at] = wrap
             break
     return ".".join((*around.get("", ()), *segments))
+
+
+def strangers(keys: Iterable[str], around: Around) -> list[str]:
+    """Keys in a module whose own weights its wrapper has, that are not among those."""
+    front = around.get("", ())
+    beside: list[tuple[str, str]] = []
+    wrapping: set[str] = set()
+    for key in keys:
+        segments = key.split(".")
+        if tuple(segments[: len(front)]) == front:
+            segments = segments[len(front) :]
+        modules = ((n, ".".join(segments[:n])) for n in range(1, len(segments)))
+        at, module = next(((n, m) for n, m in modules if m in around), (0, ""))
+        if module and tuple(segments[at : at + len(around[module])]) == around[module]:
+            wrapping.add(module)
+        elif module:
+            beside.append((key, module))
+    return [key for key, module in beside if module in wrapping]
 
 
 def present(around: Around, keys: Iterable[str]) -> Around:

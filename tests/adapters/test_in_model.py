@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import peft
 import pytest
 import torch
 from adapters import bench, models
@@ -81,8 +82,6 @@ def test_a_prompt_is_peft_s_own_to_load(base: Path, tmp_path: Path) -> None:
 
 
 def test_one_of_two_adapters(base: Path, tmp_path: Path) -> None:
-    import peft
-
     model = bench.made(models.neox(), bench.METHODS["lora"], tmp_path / "saved")
     model.add_adapter("other", peft.LoraConfig(r=2, target_modules=["dense"]))
     bench.quietly(lambda: model.save_pretrained(tmp_path / "both"))
@@ -123,3 +122,68 @@ def test_what_shapes_don_t_tell_is_named(tmp_path: Path) -> None:
     more = {"r": 4, "alpha": 8, "decompose_factor": -1}
     with pytest.raises(UsageError, match="one file has no place"):
         extract(file, tmp_path / "out.safetensors", settings=more)
+
+
+class Experts(torch.nn.Module):
+    """Two bare parameters; PEFT wraps the module once for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate_up_proj = torch.nn.Parameter(torch.rand(3, 8, 4))
+        self.down_proj = torch.nn.Parameter(torch.rand(3, 4, 4))
+
+
+def test_bare_parameters_lie_behind_a_wrapper_each(tmp_path: Path) -> None:
+    net = torch.nn.ModuleDict({"experts": Experts()})
+    save_file(net.state_dict(), tmp_path / "base.safetensors")
+    config = peft.LoraConfig(
+        r=2, target_modules=[], target_parameters=["experts.gate_up_proj", "experts.down_proj"]
+    )
+    state = bench.made(net, config, tmp_path / "saved").state_dict()
+    save_file({k: v.clone() for k, v in state.items()}, tmp_path / "wrapped.safetensors")
+    graft(tmp_path / "base.safetensors", tmp_path / "saved", tmp_path / "model.safetensors")
+    assert remap.diff(tmp_path / "model.safetensors", tmp_path / "wrapped.safetensors") == []
+    extract(tmp_path / "wrapped.safetensors", tmp_path / "bare.safetensors", part="base")
+    assert remap.diff(tmp_path / "bare.safetensors", tmp_path / "base.safetensors") == []
+    with pytest.raises(UsageError, match="don't tell which parameters"):
+        extract(tmp_path / "wrapped.safetensors", tmp_path / "out", settings={"lora_alpha": 8})
+    extract(tmp_path / "wrapped.safetensors", tmp_path / "out", config=tmp_path / "saved/adapter_config.json")
+    assert remap.diff(tmp_path / "out", tmp_path / "saved") == []
+
+
+def test_what_nobody_knows_beside_an_adapter_is_not_left_out(tmp_path: Path) -> None:
+    front = "base_model.model.q"
+    keys = ["lora_A.default.weight", "lora_B.default.weight", "base_layer.weight", "lora_Z.default.weight"]
+    save_file({f"{front}.{k}": torch.ones(2, 2) for k in keys}, tmp_path / "wrapped.safetensors")
+    for part in ("adapter", "base"):
+        with pytest.raises(UsageError) as refused:
+            extract(tmp_path / "wrapped.safetensors", tmp_path / "out", part=part)
+        assert refused.value.problems == (f"{front}.lora_Z.default.weight",)
+
+
+METHODS_OF_PARTS: dict[str, peft.PeftConfig] = {
+    "vblora": peft.VBLoRAConfig(r=4, target_modules=["dense"], num_vectors=8, vector_length=8),
+    "delora": peft.DeloraConfig(r=4, target_modules=["dense"]),
+    "glora": peft.GloraConfig(r=4, target_modules=["dense"]),
+    "psoft": peft.PsoftConfig(r=4, target_modules=["dense"]),
+}
+"""Methods with tensors beside their factors, which all modules share, or which hold several."""
+
+
+@pytest.mark.parametrize("method", METHODS_OF_PARTS)
+def test_tensors_beside_the_factors_are_not_lost(base: Path, tmp_path: Path, method: str) -> None:
+    model = bench.made(models.neox(), METHODS_OF_PARTS[method], tmp_path / "saved")
+    save_file({k: v.clone() for k, v in model.state_dict().items()}, tmp_path / "wrapped.safetensors")
+    extract(tmp_path / "wrapped.safetensors", tmp_path / "out", config=tmp_path / "saved/adapter_config.json")
+    assert remap.diff(tmp_path / "out", tmp_path / "saved") == []
+    graft(base, tmp_path / "saved", tmp_path / "model.safetensors")
+    assert remap.diff(tmp_path / "model.safetensors", tmp_path / "wrapped.safetensors") == []
+
+
+def test_shira_s_indices_are_in_no_state_dict(base: Path, tmp_path: Path) -> None:
+    model = bench.made(models.neox(), peft.ShiraConfig(r=4, target_modules=["dense"]), tmp_path / "saved")
+    save_file({k: v.clone() for k, v in model.state_dict().items()}, tmp_path / "wrapped.safetensors")
+    with pytest.raises(UsageError, match="has not the indices"):
+        extract(tmp_path / "wrapped.safetensors", tmp_path / "out")
+    with pytest.raises(UsageError, match="no place for SHiRA's indices"):
+        graft(base, tmp_path / "saved", tmp_path / "model")

@@ -10,13 +10,13 @@ from remap.audits.names.wrappers import unwrap
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Wraps
 from remap.dialects.peft import TOKENS
-from remap.dialects.wrapping import Around, bare
+from remap.dialects.wrapping import ALSO_NAMES, Around, bare, strangers
 from remap.errors import UsageError
 from remap.expr import Take
 from remap.plan import Output
 from remap.verify import digest
 
-SHARED = ("vera_A", "vera_B", "pvera_A", "pvera_B")
+SHARED = ("vera_A", "vera_B", "pvera_A", "pvera_B", "vblora_vector_bank")
 """Projections that all modules share: the model's state dict has them in each."""
 
 
@@ -75,7 +75,18 @@ def _once(tensors: Iterable[AdapterTensor], found: Adapter) -> Iterable[AdapterT
 
 
 def _weights(found: Adapter, around: Around) -> Iterable[tuple[str, str]]:
-    """The base's names. Raises UsageError where two weights would get one."""
+    """The base's names. Raises UsageError where two weights would get one, and for tensors in wrapped modules
+    that nobody knows: left out, they would be lost."""
+    unwrapped = {unwrap(key): key for key in found.base}
+    sure = {m: w for m, w in around.items() if not ALSO_NAMES.issuperset(w)}
+    unknown = [unwrapped[key] for key in strangers(unwrapped, sure)]
+    if unknown:
+        raise UsageError(
+            "tensors beside an adapter's are neither its own, as far as remap knows, nor the base's",
+            where=found.catalog.asked or found.catalog.root,
+            problems=unknown,
+            remedy="let the library that wrapped the model save the adapter",
+        )
     seen: dict[str, str] = {}
     problems = []
     for key in found.base:

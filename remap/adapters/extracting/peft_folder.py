@@ -35,6 +35,12 @@ def peft_folder(
     adapter = chosen.adapter
     file = registry.get("peft")
     outputs = []
+    if any(t.leaf == "shira_weight" for t in adapter.tensors):
+        raise UsageError(
+            "a model's state dict has not the indices of SHiRA's weights",
+            where=adapter.catalog.root,
+            remedy="let PEFT save it: model.save_pretrained",
+        )
     for t in adapter.tensors:
         front = WRAPPER if t.module else WRAPPER[:1]
         tensor = _prompt(t) if t.leaf.startswith(PROMPT) else replace(t, wrapper=".".join(front))
@@ -45,11 +51,26 @@ def peft_folder(
     if base is not None:
         saved = _saved(chosen, base, {o.sources[0] for o in (*outputs, *more)})
         more += [chosen.copy(chosen.model[k], ".".join((*WRAPPER, k))) for k in saved]
+    if not config:
+        _check_told(chosen)
     document = dict(config) | dict(settings) if config else rebuilt(adapter, known, settings)
     if saved:
         modules = {k.rpartition(".")[0] for k in saved} | set(document.get(SAVED) or ())  # type: ignore[call-overload]
         document[SAVED] = sorted(modules)
     return outputs + more, document
+
+
+def _check_told(chosen: Chosen) -> None:
+    """Raise UsageError for factors of bare parameters: only a configuration has their names and ranks."""
+    factors = {t.module for t in chosen.adapter.tensors if t.leaf == "lora_A.weight"}
+    bare = sorted(m for m in factors if f"{m}.weight" not in chosen.model)
+    if bare:
+        raise UsageError(
+            "the tensors don't tell which parameters of a module (stacked experts) have factors",
+            where=chosen.adapter.catalog.root,
+            problems=bare,
+            remedy="give its configuration, --config adapter_config.json",
+        )
 
 
 def _prompt(tensor: AdapterTensor) -> AdapterTensor:

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from remap import planning
 from remap.audits.suggest.packs import likely
 from remap.dialects.base import Dialect
-from remap.dialects.wrapping import Around, bare, present
+from remap.dialects.wrapping import ALSO_NAMES, Around, bare, present
 from remap.errors import RemapError, UsageError
 from remap.packs import available
 from remap.plan import Output, Plan
 from remap.planning import Rules
 from remap.types import Catalog
-
-_ALSO_NAMES = frozenset({"0", "module", "model"})
-"""Segments of wrappers that are also names of modules."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def _by_pack(base: Catalog, target: Target, params: Mapping[str, str]) -> tuple[
 
 def _wraps_more(names: Iterable[str], target: Target) -> bool:
     """Has it wrapped modules that the adapter does not change?"""
-    words = {w for wrap in target.around.values() for w in wrap} - _ALSO_NAMES
+    words = {w for wrap in target.around.values() for w in wrap} - ALSO_NAMES
     return any(words.intersection(n.split(".")) for n in names)
 
 

@@ -36,6 +36,8 @@ from remap.stream.placing.destination import check_apart
 from remap.types import Catalog, TensorSpec
 
 _IN_MODEL = {"peft": "peft-model"}
+_SHARING = ("vera_lambda_d", "pvera_lambda_d", "vblora_logits_A")
+"""Leaves of modules that hold what all of them share once more."""
 
 
 def graft(
@@ -159,8 +161,8 @@ def _adapted(part: Adapter, tensors: Iterable[AdapterTensor], dialect: Dialect) 
 
 
 def _unsaved(part: Adapter, tensors: list[AdapterTensor], dialect: Dialect) -> Iterator[Output]:
-    """What PEFT's model holds and its file does not: AdaLoRA's rank, and VeRA's projections in every
-    module. Source: peft 0.21 ``tuners/adalora/layer.py``, ``tuners/vera/layer.py``."""
+    """What PEFT's model holds and its file does not: AdaLoRA's rank; VeRA's projections and VB-LoRA's vectors
+    in every module. Source: peft 0.21 ``tuners/adalora/layer.py``, ``vera/layer.py``, ``vblora/model.py``."""
     shared = [t for t in tensors if t.leaf in SHARED and not t.module]
     if not shared and any(t.leaf.startswith("vera_lambda") for t in tensors):
         raise UsageError(
@@ -172,7 +174,7 @@ def _unsaved(part: Adapter, tensors: list[AdapterTensor], dialect: Dialect) -> I
         if t.leaf == "lora_E":
             value: Expr = Constant(TensorSpec(dtype("float32"), (1,)), part.spec(t).shape[0])
             yield Output(dialect.spell(replace(t, leaf="ranknum")), value, "", (), "constant")
-        for s in shared if t.leaf.endswith("vera_lambda_d") else ():
+        for s in shared if t.leaf in _SHARING else ():
             copy = replace(t, leaf=s.leaf)
             yield Output(dialect.spell(copy), Take(part.catalog.entries[s.key]), "", (s.key,), "copy")
 

@@ -14,19 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from remap.dialects.peft_model import INNER
 from remap.errors import UsageError
 
-INNER = ".base_layer"
 FIRST = ("gate_up", "gate", "up", "w1", "w3")
 """What models have before the projection down; all others follow in the order in which they are given."""
-
-
-def depth(module: str) -> tuple[str, int]:
-    """A module's path without what wraps it, and how often it is wrapped."""
-    count = 0
-    while module.endswith(INNER):
-        module, count = module.removesuffix(INNER), count + 1
-    return module, count
 
 
 def parameter(targets: Iterable[str], module: str, count: int, known: Callable[[str], bool]) -> str | None:
@@ -58,7 +50,7 @@ def parameter(targets: Iterable[str], module: str, count: int, known: Callable[[
 def wrapped(module: str, name: str, names: Iterable[str]) -> str:
     """Where PEFT keeps the factors of a parameter, ``names`` being all that are targeted in the module."""
     order = sorted_names(names)
-    return module + INNER * (len(order) - 1 - order.index(name))
+    return module + f".{INNER}" * (len(order) - 1 - order.index(name))
 
 
 def sorted_names(names: Iterable[str]) -> Sequence[str]:
