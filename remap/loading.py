@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def audit(
     source: Source,
-    against: Source | Target,
+    against: Source | Target | Module,
     rules: Rules = (),
     *,
     inverse: bool = False,
@@ -54,7 +54,8 @@ def audit(
     """Does ``source`` load into ``against``, and if not, why?
 
     against   a checkpoint, a key list, a folder with a config.json only, ``package.module:function``
-              or ``path.py:function`` that returns an nn.Module, a layout's name, or a Target
+              or ``path.py:function`` that returns an nn.Module, a layout's name, an nn.Module (nothing is
+              loaded into it), or a Target
     policy    a shipped one by name (strict, magma, lora, finetune-head), or a YAML file
     baseline  a file of known findings
     values    compare values, too, where both sides have them

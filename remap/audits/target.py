@@ -2,7 +2,7 @@
 
     Target            the value
     from_catalog      a checkpoint or key list as target
-    open_target       a path, ``module:function``, a folder with a config.json only, a layout's name
+    open_target       a path, ``module:function``, a folder with a config.json only, a layout's name, a model
 
 What needs torch or transformers is found by a dotted name in ``OPENERS`` and imported when it is asked for.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from remap.errors import UsageError
 from remap.files import is_remote, locate
@@ -22,6 +23,9 @@ from remap.formats.keylist import UNKNOWN
 from remap.packs import available_layouts, load_layout
 from remap.parallel import AS_FOUND, Settings, whole
 from remap.types import Catalog, Entry, TensorSpec
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,18 @@ def as_catalog(target: Target) -> Catalog:
     )
 
 
-Opener = Callable[[str], Target]
+Opener = Callable[[Any], Target]
 OPENERS = {
+    "model": "remap.integrations.torch_model:target_of",
     "function": "remap.integrations.torch_model:open_function",
     "config": "remap.integrations.transformers_model:open_folder",
 }
-"""What opens a target that is no file of tensors: dotted name of a function from its text to a Target."""
+"""What opens a target that is no file of tensors: dotted name of a function from its text, or the model, to a
+Target."""
 
 
 def open_target(
-    what: str | Path | Catalog | Target,
+    what: str | Path | Catalog | Target | Module,
     *,
     at: str | None = None,
     offered: Iterable[Entry] = (),
@@ -106,7 +112,7 @@ def open_target(
     params: Mapping[str, str] | None = None,
     settings: Settings = AS_FOUND,
 ) -> Target:
-    """The target that ``what`` names. Raises UsageError, InputError, PackError.
+    """The target that ``what`` names, or is. Raises UsageError, InputError, PackError.
 
     A path is a checkpoint, a key list, or a Hugging Face folder with a ``config.json`` and no weights.
     ``package.module:function`` and ``path.py:function`` return an ``nn.Module``. ``family/name`` is a layout,
@@ -117,6 +123,8 @@ def open_target(
         return what
     if isinstance(what, Catalog):
         return from_catalog(what)
+    if not isinstance(what, (str, Path)):
+        return _of_model(what)
     path = locate(what).expanduser()
     text = str(path) if is_remote(path) else str(what)
     if path.exists() and not _config_only(path):
@@ -136,6 +144,15 @@ def open_target(
         remedy="give a checkpoint, a key list (remap keys MODEL -o keys.json), a folder with config.json, "
         f"package.module:function or path.py:function, or a layout: {', '.join(available_layouts())}",
     )
+
+
+def _of_model(model: Module) -> Target:
+    if not hasattr(model, "named_parameters"):
+        raise UsageError(
+            f"nothing to audit against: this is a {type(model).__name__}",
+            remedy="give a path, a model (torch.nn.Module), or a Target",
+        )
+    return _opener("model")(model)
 
 
 def _check_no_params(params: Mapping[str, str] | None, text: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from remap.errors import UsageError
+
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
@@ -20,10 +22,15 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 def locate(named: str | Path) -> Path:
     """The path of what was named: ``s3://bucket/key`` and its like are remote, all else is of this machine.
 
-    Raises UsageError for a URL that names no host or bucket.
+    Raises UsageError for a URL that names no host or bucket, and for what is no name (a model, a state dict).
     """
     if isinstance(named, Path):
         return named
+    if not isinstance(named, str):
+        raise UsageError(
+            f"a checkpoint is named by its path; this is a {type(named).__name__}",
+            remedy="give a path; a model is what a checkpoint is audited against, or loaded into",
+        )
     if not _URL.match(named):
         return Path(named)
     parts = urlsplit(named)

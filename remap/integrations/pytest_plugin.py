@@ -59,15 +59,9 @@ def audit_load() -> AuditLoad:
     def audit_load(model: Any, checkpoint: Any, rules: Any = (), **how: Any) -> Report:
         __tracebackhide__ = True
         import remap
-        from remap.audits.target import Target
         from remap.reports.registry import render
 
-        target = model
-        if not isinstance(model, (str, Path, Target)) and hasattr(model, "named_parameters"):
-            from remap.integrations.torch_model import target_of
-
-            target = target_of(model)
-        report = remap.audit(checkpoint, target, rules, **how)
+        report = remap.audit(checkpoint, model, rules, **how)
         if not report.passed:
             pytest.fail(render(report, "text"), pytrace=False)
         return report

@@ -35,4 +35,7 @@ def open_folder(text: str) -> Target:
 
 
 def _config(path: Path) -> transformers.PretrainedConfig:
-    return transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    config: transformers.PretrainedConfig = transformers.AutoConfig.from_pretrained(
+        path, local_files_only=True, trust_remote_code=False
+    )
+    return config

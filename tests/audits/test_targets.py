@@ -134,6 +134,17 @@ def test_what_is_no_layout_has_no_parameters(model: Path, tmp_path: Path) -> Non
             open_target(what, params={"layers": "5"})
 
 
+def test_a_model_is_a_target_and_no_checkpoint(tmp_path: Path) -> None:
+    saved = nn.Linear(2, 3)
+    save_file(saved.state_dict(), tmp_path / "m.safetensors")
+    assert remap.audit(tmp_path / "m.safetensors", nn.Linear(2, 3)).counts == {"matched": 2}
+    for wrong in (saved, saved.state_dict()):
+        with pytest.raises(UsageError, match="named by its path; this is a"):
+            remap.audit(wrong, nn.Linear(2, 3))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="this is a OrderedDict"):
+        remap.audit(tmp_path / "m.safetensors", saved.state_dict())  # type: ignore[arg-type]
+
+
 def test_a_view_is_a_tie_as_the_object_itself_is() -> None:
     tied = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     tied[1].weight = nn.Parameter(tied[0].weight.data)

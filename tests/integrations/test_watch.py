@@ -63,6 +63,10 @@ class TestTorch:
         with pytest.raises(AuditFailed), remap.watch(at_once=True), suppress(Exception):
             linear().load_state_dict(state("bias"), strict=False)
 
+    def test_one_that_is_never_on_says_so(self) -> None:
+        with pytest.warns(UserWarning, match="never on"):
+            remap.watch()
+
     @pytest.mark.parametrize("strict", [True, False])
     def test_a_copy_into_a_model_without_memory_loads_nothing(self, strict: bool) -> None:
         with torch.device("meta"):

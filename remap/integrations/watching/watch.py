@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -74,6 +75,10 @@ class Watch:
         self._idle = idle
         self._only_this_thread = only_this_thread
         self._thread = 0
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread") and not self._thread:
+            warnings.warn("a watch was made and never on: with remap.watch(): ...", stacklevel=2)
 
     def __enter__(self) -> Watch:
         self._thread = threading.get_ident()

@@ -1,7 +1,7 @@
 """Two tensors of the source that the target has as one.
 
-Why: a loader puts the one in, then the other over it. Nothing is lost where their values are the same; an output
-head that was trained apart from its embedding is.
+Why: a loader puts the one in, then the other over it. Nothing is lost where their values are the same; an
+output head that was trained apart from its embedding is.
 
 Remedy: compare: --values, where the target is a checkpoint, and load_into refuses two values for one tensor.
 If they differ, build the model untied (tie_word_embeddings=False), or drop one of them by a rule.
