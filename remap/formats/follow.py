@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from remap.dtypes import BY_NAME
 from remap.errors import UsageError
 from remap.expr import (
     Affine,
@@ -31,7 +32,7 @@ from remap.expr import (
 from remap.expr.ties import tied_outputs
 from remap.types import OptimizerState, TensorSpec
 
-PARAMS = "params"
+PARAMS, STEP = "params", "step"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,14 @@ class Followed:
         """The weights that have a state, or are in a group."""
         grouped = (str(k) for g in self.groups for k in g[PARAMS])  # type: ignore[attr-defined]
         return tuple(dict.fromkeys([*self.tensors, *self.values, *grouped]))
+
+    def slots(self, key: str) -> dict[str, object]:
+        """The state of a weight as torch's Adam keeps it: every weight has a step, a tensor; that of its
+        group where only groups have one (FusedAdam)."""
+        group = next((g for g in self.groups if key in g[PARAMS]), {})  # type: ignore[operator]
+        step = {STEP: group[STEP]} if STEP in group and key in self.tensors else {}
+        found = {**step, **self.values.get(key, {}), **self.tensors.get(key, {})}
+        return {k: _scalar(v) if k == STEP and type(v) in (int, float) else v for k, v in found.items()}
 
 
 def follow(state: OptimizerState, outputs: Mapping[str, Expr]) -> Followed:
@@ -100,6 +109,11 @@ def follow(state: OptimizerState, outputs: Mapping[str, Expr]) -> Followed:
         )
     named = [{**g, PARAMS: keys} for g, keys in zip(state.groups, groups, strict=True)]
     return Followed(state.name, tensors, values, named, state.rest)
+
+
+def _scalar(value: object) -> Expr:
+    assert isinstance(value, (int, float))
+    return Constant(TensorSpec(BY_NAME["float32"], ()), float(value))
 
 
 def _sources(expr: Expr, known: Collection[str]) -> Iterator[str]:

@@ -69,10 +69,7 @@ def open_catalog(path: Path, *, at: str | None = None, options: ReadOptions = AS
             raise NotACheckpoint(describe(path), where=path)
         check_one([f"{f.name}: {root}" for f, root in found], path)
         ((fmt, root),) = found
-        if isinstance(fmt, Merges):
-            catalog = fmt.open_merged(root, options, at=at)
-        else:
-            catalog = fmt.open(root, at=at)
+        catalog = fmt.open_merged(root, options, at=at) if isinstance(fmt, Merges) else fmt.open(root, at=at)
         return replace(catalog, asked=path, at=at)
     except PermissionError as e:
         raise InputError("no permission to read it", where=e.filename or path) from None

@@ -109,7 +109,9 @@ def _find(path: Path) -> tuple[str, Path]:
             what,
             where=path,
             remedy="`remap convert SRC DST --to dcp --ranks N` cuts them over ranks for torch; for metaseq "
-            "convert them first (--to metaseq, OPT of Hugging Face with -r opt/hf-to-metaseq)",
+            "convert them first (--to metaseq, OPT of Hugging Face with -r opt/hf-to-metaseq)"
+            if found
+            else None,
         )
     registry.check_one([root.name for _, root in mine], path)
     return mine[0]

@@ -46,6 +46,24 @@ def test_metaseq_to_dcp_is_what_torch_would_have_saved(ranks, tmp_path):
     assert found["optim"]["loss_scale"] == 4.0
 
 
+def test_a_nested_torch_file_is_what_torch_makes_of_the_dcp_folder(tmp_path):
+    truth = make(tmp_path / "raw")
+    receipt = api.convert(truth.first, tmp_path / "out.pt", under="model")
+    assert "last_optimizer_state" not in receipt.left_behind
+    api.convert(truth.first, tmp_path / "dcp", to="dcp")
+    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    wanted = nested(tmp_path / "dcp", tmp_path)
+    assert found.keys() == {"model", "optim"}
+    assert not same(dict(found["model"]), {k: wanted["model"][k] for k in found["model"]})
+    assert all(not same(found["optim"][k], wanted["optim"][k]) for k in ("param_groups", "loss_scale"))
+    assert found["optim"]["state"].keys() == wanted["optim"]["state"].keys()
+    assert_moments(found["optim"]["state"], truth)
+    api.convert(tmp_path / "out.pt", tmp_path / "again", to="dcp")
+    assert_moments(nested(tmp_path / "again", tmp_path)["optim"]["state"], truth)
+    receipt = api.convert(truth.first, tmp_path / "without.pt", under="model", optimizer=False)
+    assert "last_optimizer_state" in receipt.left_behind
+
+
 def test_torch_loads_it_into_an_optimizer(tmp_path):
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 

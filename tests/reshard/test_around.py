@@ -92,6 +92,10 @@ def test_the_configuration_tells_the_truth(tmp_path):
     }
     assert cfg["checkpoint"] == {"checkpoint_suffix": "-model_part-3", "checkpoint_shard_count": 1}
     assert cfg["model"].data == "/path"
+    old = make(tmp_path / "old", parts=1, part_in_name=False)
+    reshard(old.first, tmp_path / "old2", fsdp=2)
+    suffix = load(tmp_path / "old2" / "checkpoint_last-shard1.pt")["cfg"]["checkpoint"]["checkpoint_suffix"]
+    assert suffix == ""  # names have no part
     reshard(truth.first, tmp_path / "u", tp=1, unflatten=True)
     cfg = load(tmp_path / "u" / "reshard-model_part-0.pt")["cfg"]
     assert cfg["distributed_training"]["use_sharded_state"] is False

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from remap.dtypes import BY_NAME
-from remap.expr import Constant, Expr, is_expr
+from remap.expr import Expr, is_expr
 from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Path_
 from remap.formats.dcp.reader import Folder, locate
 from remap.formats.follow import PARAMS, Followed
+from remap.formats.torch.by_weight import OPTIMIZER
 from remap.formats.torch.locate import dotted
-from remap.types import Entry, OptimizerState, TensorSpec
+from remap.types import Entry, OptimizerState
 
-MODEL, OPTIMIZER, STATE, GROUPS, STEP = "model", "optim", "state", "param_groups", "step"
+MODEL, STATE, GROUPS = "model", "state", "param_groups"
 """The names that torch's documentation uses, and torchtitan, and those that its code has."""
 
 
@@ -54,33 +54,17 @@ class Beside:
 
 
 def nested(state: Followed) -> Beside:
-    """As torch's ``get_state_dict`` has it. Every weight has a step, a tensor as torch's Adam keeps it."""
+    """As torch's ``get_state_dict`` has it."""
     out = Beside(state.name)
     for key in state.keys:
-        for slot, value in {
-            **_step(state, key),
-            **state.values.get(key, {}),
-            **state.tensors.get(key, {}),
-        }.items():
-            is_step = slot == STEP and type(value) in (int, float)
-            out.add((OPTIMIZER, STATE, key, slot), _scalar(value) if is_step else value)
+        for slot, value in state.slots(key).items():
+            out.add((OPTIMIZER, STATE, key, slot), value)
     for number, group in enumerate(state.groups):
         for name, value in group.items():
             out.add((OPTIMIZER, GROUPS, number, name), value)
     for name, value in state.rest.items():
         out.add((OPTIMIZER, name), value)
     return out
-
-
-def _scalar(value: object) -> Expr:
-    assert isinstance(value, (int, float))
-    return Constant(TensorSpec(BY_NAME["float32"], ()), float(value))
-
-
-def _step(state: Followed, key: str) -> Mapping[str, object]:
-    """The step of a weight's group, where only groups have one (FusedAdam), and the weight has moments."""
-    group = next((g for g in state.groups if key in g[PARAMS]), {})  # type: ignore[operator]
-    return {STEP: group[STEP]} if STEP in group and key in state.tensors else {}
 
 
 def read_optimizer(folder: Folder) -> OptimizerState | None:

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from remap.formats.follow import Followed
 from remap.formats.torch.locate import Place, follow
 from remap.pickles.graph import Opaque, key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Value
 from remap.types import Entry, OptimizerState
+
+OPTIMIZER = "optim"
+"""What torch's documentation calls it."""
 
 
 def place_of_optimizer(root: Value) -> Place | None:
@@ -48,6 +52,12 @@ def read_optimizer(root: Value, place: Place, entries: Mapping[str, Entry]) -> O
         [{"params": [], **g} for g in groups] if isinstance(groups, list) else [],
         rest,
     )
+
+
+def write_optimizer(state: Followed) -> dict[str, object]:
+    """What ``read_optimizer`` reads, to lie beside a model: nested dicts, its tensors expressions."""
+    held = {key: slots for key in state.keys if (slots := state.slots(key))}
+    return {"state": held, "param_groups": [dict(g) for g in state.groups], **state.rest}
 
 
 def _plain(node: Value) -> Mapping[str, object]:

@@ -19,6 +19,7 @@ from remap.files import look_ahead
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.families import check_family, family, firsts
+from remap.formats.follow import follow
 from remap.formats.index import (
     check_index,
     check_shards_exist,
@@ -28,7 +29,7 @@ from remap.formats.index import (
     read_index,
     split_shards,
 )
-from remap.formats.torch.by_weight import place_of_optimizer, read_optimizer
+from remap.formats.torch.by_weight import OPTIMIZER, place_of_optimizer, read_optimizer, write_optimizer
 from remap.formats.torch.deep import replant
 from remap.formats.torch.emit import check_names, emit
 from remap.formats.torch.file import is_torch, read
@@ -91,11 +92,21 @@ class Torch:
                 "shards have their tensors at the root", remedy="give --under or --shard-size, not both"
             )
         if len(groups) == 1:
-            fresh = options.under is not None
-            return [emit(name, tensors, at=options.under) if fresh else _one_file(name, tensors, source)]
+            if options.under is not None:
+                return [_nested(name, tensors, source, options)]
+            return [_one_file(name, tensors, source)]
         check_names(tensors)
         shards = name_shards(name, groups)
         return [*(emit(n, group) for n, group in shards.items()), index_file(name, shards)]
+
+
+def _nested(name: str, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> OutFile:
+    """A fresh file with the state dict below its root; the optimizer's state by weight lies beside it."""
+    state = source.optimizer() if options.optimizer and source.optimizer else None
+    if state is None:
+        return emit(name, tensors, at=options.under)
+    beside = {OPTIMIZER: write_optimizer(follow(state, tensors))}
+    return replace(emit(name, tensors, beside, at=options.under), kept=(state.name,))
 
 
 def _one_file(name: str, tensors: Mapping[str, Expr], source: Catalog) -> OutFile:

@@ -172,13 +172,19 @@ def _with_metadata(pairs: Pairs, content: Content, changed: dict[int, Value]) ->
     return pairs
 
 
-def facts(parts: int, shards: int, part: int, shard: int, *, flat: bool) -> dict[str, object]:
-    """What the configuration of one file says of where it belongs. Source: metaseq
-    ``modules/megatron/mpu/initialize.py`` (ranks of one shard are adjacent)."""
+def facts(
+    parts: int, shards: int, part: int, shard: int, *, flat: bool, named: bool = True
+) -> dict[str, object]:
+    """What the configuration of one file says of where it belongs; of its suffix only where its name has a
+    part (``named``).
+
+    Source: metaseq ``modules/megatron/mpu/initialize.py`` (ranks of one shard are adjacent).
+    """
+    suffix = {"checkpoint_suffix": f"-model_part-{part}"} if named else {}
     return {
         "model_parallel_size": parts,
         "distributed_world_size": parts * shards,
         "distributed_rank": shard * parts + part,
         "use_sharded_state": flat,
-        "checkpoint_suffix": f"-model_part-{part}",
+        **suffix,
     }

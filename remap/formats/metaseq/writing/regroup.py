@@ -116,14 +116,22 @@ class Regroup:
             path = self._likeness(like, shard)
             if file is None or file.path != path:
                 file = read(path, at="model", state_dict=False)
+            named = self._name(number, shard)
             content = Content(
                 trees={p: self._cut(t, p, like, metadata, shard) for p, t in trees.items()},
                 optimizer=state(shard),
                 metadata=metadata,
                 padding=self._padding(metadata, shard),
-                facts=facts(self.target.parts, self.target.shards, number, shard, flat=self.target.flat),
+                facts=facts(
+                    self.target.parts,
+                    self.target.shards,
+                    number,
+                    shard,
+                    flat=self.target.flat,
+                    named=named.part is not None,
+                ),
             )
-            yield write_like(file, name or str(self._name(number, shard)), content)
+            yield write_like(file, name or str(named), content)
 
     def _likeness(self, like: Part, shard: int) -> Path:
         """The file that a new one takes everything but tensors from."""
