@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import threading
+import zlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +30,7 @@ class Asked(NamedTuple):
 
 class Web:
     """Serves ``folder``: ranges, unless below ``/whole``; ``/private`` needs USER, ``/signed`` the query
-    SIGNED; ``/flaky`` fails at first."""
+    SIGNED; ``/flaky`` fails at first. What clients of the Hugging Face hub ask is answered, too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,7 +66,10 @@ class Web:
 
             def _answer(self, send: bool) -> None:
                 url = urlsplit(self.path)
-                file = web.folder / unquote(url.path).lstrip("/")
+                if url.path.startswith("/api/models/"):
+                    self._tell_hub(unquote(url.path).split("/")[3:])
+                    return
+                file = web.folder / unquote(url.path).replace("/resolve/main/", "/").lstrip("/")
                 status = self._status(url.path, url.query, file)
                 size = file.stat().st_size if status == 200 else 0
                 wanted = self.headers.get("Range")
@@ -86,6 +91,29 @@ class Web:
                             self.wfile.write(f.read(stop - start))
                     except (BrokenPipeError, ConnectionResetError):
                         self.close_connection = True
+
+            def _tell_hub(self, parts: list[str]) -> None:
+                """As the hub does: a repository is a folder of a folder, ``main`` its revision."""
+                root = web.folder.joinpath(*parts[:2])
+                found: object = {"id": "/".join(parts[:2]), "sha": "0" * 40}
+                if "tree" in parts:
+                    folder = root.joinpath(*parts[4:])
+                    found = [
+                        {
+                            "type": "directory" if p.is_dir() else "file",
+                            "oid": f"{zlib.crc32(p.name.encode()):040x}",
+                            "size": 0 if p.is_dir() else p.stat().st_size,
+                            "path": p.relative_to(root).as_posix(),
+                        }
+                        for p in sorted(folder.iterdir())
+                    ]
+                data = json.dumps(found).encode()
+                self.send_response_only(200 if root.is_dir() else 404)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                web.asked.append(Asked(self.command, self.path, None, 200, len(data)))
+                self.wfile.write(data)
 
             def _status(self, path: str, query: str, file: Path) -> int:
                 basic = "Basic " + base64.b64encode(USER.encode()).decode()

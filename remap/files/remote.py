@@ -20,6 +20,9 @@ from remap.errors import UsageError
 from remap.files import access
 
 _PLACE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/+|$)")
+HUB_KINDS = ("models", "datasets", "spaces")
+"""What may stand before the two names of a repository."""
+
 WEB = ("http", "https")
 """Schemes of which there are no folders: nothing is ever listed, and a query is no part of a name."""
 
@@ -40,8 +43,8 @@ class RemotePath(PosixPath):
 
     @property
     def parent(self) -> RemotePath:
-        """The folder; of a host or bucket that itself, as of the root of a disk."""
-        return self if len(self.parts) <= 2 else super().parent
+        """The folder; of the root that itself, as of that of a disk."""
+        return self if self.is_root else super().parent
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
@@ -52,6 +55,14 @@ class RemotePath(PosixPath):
     def scheme(self) -> str:
         """``s3``, ``https``, ..."""
         return self.parts[0].rstrip(":")
+
+    @property
+    def is_root(self) -> bool:
+        """True for a host, a bucket, a repository of the Hugging Face hub: nothing above can be listed."""
+        parts = self.parts
+        if self.scheme == "hf":
+            return len(parts) <= (4 if parts[1:2] and parts[1] in HUB_KINDS else 3)
+        return len(parts) <= 2
 
     @property
     def host(self) -> str:

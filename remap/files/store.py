@@ -60,7 +60,7 @@ _denied: dict[RemotePath, str] = {}
 
 def forget(path: RemotePath) -> None:
     """Ask anew what lies at ``path``, in its folder and in folders below."""
-    top = path.parent if len(path.parts) > 2 else path
+    top = path.parent
     known: dict[RemotePath, Any]
     for known in (_found, _listed, _denied):
         for other in [p for p in known if p == top or top in p.parents]:
@@ -73,7 +73,7 @@ def info(path: RemotePath) -> Info | None:
     """What lies there; None where nothing does, or nothing that may be seen. Raises InputError where the way
     there fails."""
     if path not in _found:
-        there = listing(path.parent) if len(path.parts) > 2 else None
+        there = None if path.is_root else listing(path.parent)
         _found[path] = there.get(path.name) if there is not None else _ask_info(path)
     return _found[path]
 
@@ -167,9 +167,13 @@ def _ask_listing(folder: RemotePath) -> dict[str, Info] | None:
 
 def _ask_range(path: RemotePath, offset: int, nbytes: int, size: int) -> bytes:
     def ask(fs: Any, inner: str) -> bytes:
-        if path.scheme not in WEB:
+        web = path.scheme in WEB
+        if fs.async_impl and not web:
             return bytes(fs.cat_file(inner, start=offset, end=offset + nbytes))
-        with fs.open(inner, "rb", cache_type="none", size=size) as f:  # refuses a server without ranges
+        known = {"size": size} if web else {}
+        with fs.open(
+            inner, "rb", cache_type="none", **known
+        ) as f:  # the web's refuses a server without ranges
             f.seek(offset)
             return bytes(f.read(nbytes))
 
@@ -246,7 +250,9 @@ def connect(path: RemotePath) -> tuple[Any, str]:
     try:
         fs, inner = fsspec.core.url_to_fs(f"{path.scheme}://{kept.user}{rest}{kept.query}")
     except ImportError as e:
-        raise UsageError(access.scrubbed(str(e)), where=path, remedy=INSTALL) from None
+        raise UsageError(
+            f"its client is not installed: {access.scrubbed(str(e))}", where=path, remedy="pip install it"
+        ) from None
     except Exception as e:
         raise UsageError(f"can't be reached: {reason(e)}", where=path) from None
     return fs, str(inner)

@@ -16,6 +16,7 @@ import msgspec
 
 from remap.documents import parse_as, read_document
 from remap.errors import DestinationError, UsageError
+from remap.files import is_remote
 from remap.stream.placing.names import link, put_file, sync_folder
 
 SUFFIX = ".undo.json"
@@ -92,8 +93,12 @@ def read(path: Path) -> Change:
 def find(path: Path) -> Path | None:
     """The undo file of the checkpoint at ``path``, None where there is none.
 
-    Raises UsageError where there are several.
+    Raises UsageError where there are several, or where the path is remote: a store replaces whole files.
     """
+    if is_remote(path):
+        raise UsageError(
+            "a store can't change a file in its middle", where=path, remedy="convert it to a new destination"
+        )
     folder = path if path.is_dir() else path.parent
     found = [p for p in sorted(folder.glob(f"*{SUFFIX}")) if path.is_dir() or _speaks_of(p, path.name)]
     if len(found) > 1:

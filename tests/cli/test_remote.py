@@ -42,3 +42,12 @@ def test_a_destination_may_be_a_url(remap, s3, tmp_path, monkeypatch):
     assert remap("convert", "model.safetensors", "s3://made/model.safetensors").code == 0
     assert remap("diff", "model.safetensors", "s3://made/model.safetensors").code == 0
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_nothing_is_changed_in_place_in_a_store(remap, s3, tmp_path):
+    bucket = s3.bucket("placed")
+    save_file({"a.weight": np.arange(4, dtype=np.float32)}, tmp_path / "model.safetensors")
+    s3.put(tmp_path, f"{bucket}/in")
+    ran = remap("convert", f"{bucket}/in/model.safetensors", "--in-place", "-r", "magma/from-hf")
+    assert ran.code == 2
+    assert s3.keys("placed") == ["in/model.safetensors"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,6 +49,9 @@ def served(web, folder):
     for name in ("open", "private", "signed", "whole", "flaky"):
         if not (web.folder / name).exists():
             (web.folder / name).symlink_to(folder)
+    (web.folder / "open-org").mkdir(exist_ok=True)
+    if not (web.folder / "open-org" / "open").exists():
+        (web.folder / "open-org" / "open").symlink_to(folder)
     web.asked.clear()
     return web
 
@@ -155,6 +159,20 @@ def test_a_server_without_ranges_is_not_read_wrong(served, tmp_path):
     with pytest.raises(InputError, match="range requests"):
         api.convert(f"{served.url}/whole/model.safetensors.index.json", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_headers_come_from_the_hugging_face_hub_in_ranges(served, folder):
+    ran = subprocess.run(
+        [sys.executable, "-m", "remap", "inspect", "--json", "hf://open-org/open"],
+        env={**os.environ, "HF_ENDPOINT": served.url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"},
+        capture_output=True,
+        check=False,
+    )
+    assert sorted(json.loads(ran.stdout or "{}").get("tensors", ())) == keys_of(folder), ran.stderr
+    gets = [a for a in served.asked if a.method == "GET" and "/resolve/" in a.path]
+    assert len(gets) == SHARDS + 2
+    assert {a.range is not None for a in gets} == {True}
+    assert sum(a.sent for a in gets) < (SHARDS + 1) * HEAD
 
 
 def test_what_fails_on_the_way_is_asked_again(served, folder, tmp_path, monkeypatch):
