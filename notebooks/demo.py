@@ -63,6 +63,7 @@ def make_pythia(folder: Path) -> None:
         "intermediate_size": 4 * HIDDEN,
         "vocab_size": VOCAB,
         "rotary_pct": 0.25,
+        "use_parallel_residual": True,
         "tie_word_embeddings": False,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""What README and docs tell people to type exists: commands, options, packs."""
+"""What README and docs tell people to type exists: commands, options, packs; so do the pages they name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from remap.packs import available
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"(?:^\s{4}\$? ?|`|^)(remap [a-z][^`#\n]*)", re.MULTILINE)
+
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)")
+NAMED = re.compile(r"`((?:docs|notebooks|rules)/[\w./-]+\.\w+)`")
 
 
 def told(page: Path) -> list[str]:
@@ -50,6 +53,28 @@ def test_packs_that_are_named_exist(page):
     for name in re.findall(r"-r ([a-z0-9_]+/[a-z0-9_-]+)\b(?!\.yaml)", page.read_text()):
         if name.partition("/")[0] in families:
             assert name in there, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_pages_that_are_named_exist(page):
+    text = page.read_text()
+    for name, part in LINK.findall(text):
+        there = (page.parent / name) if name else page
+        assert there.exists(), name
+        if part:
+            assert part in anchors(there), f"{name}#{part}"
+    assert [name for name in NAMED.findall(text) if not (ROOT / name).exists()] == []
+
+
+def test_every_page_is_in_the_index():
+    text = (ROOT / "docs" / "README.md").read_text()
+    assert [p.name for p in PAGES[1:] if p.name != "README.md" and f"]({p.name})" not in text] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as links call them on GitHub."""
+    heads = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in heads}
 
 
 def test_the_readme_names_every_command():

@@ -38,10 +38,10 @@ others = click.option(
 
 @click.group()
 def command() -> None:
-    """Take adapters out of checkpoints, put them on bases, carry them to other names."""
+    """Take adapters out of checkpoints, put them on bases, carry them to other names, merge them."""
 
 
-@command.command("show")
+@command.command("show", short_help="Whose words, which modules, ranks and scales.")
 @adapter
 @options.at
 @options.as_json
@@ -75,7 +75,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names) if len(names) <= MOST else terminal.count(len(names), "tensor")
 
 
-@command.command("extract")
+@command.command("extract", short_help="Out of the checkpoint of a model that has it.")
 @options.source
 @destination
 @click.option(
@@ -145,14 +145,12 @@ def extract(
     report(receipt, destination, notes, as_json, drops=False)
 
 
-@command.command("graft")
+@command.command("graft", short_help="Onto a base, under the wrapped model's names.")
 @click.argument("base", type=options.Place())
 @adapter
 @destination
 @options.rules
-@click.option(
-    "-p", "--param", "params", multiple=True, type=options.Setting(), help="A pack's parameter (repeatable)."
-)
+@options.params
 @click.option("--name", default="default", show_default=True, help="The adapter's name in the model (PEFT).")
 @click.option(
     "--names-only",
@@ -207,12 +205,12 @@ def graft(
     report(receipt, destination, notes, as_json)
 
 
-@command.command("migrate")
+@command.command("migrate", short_help="To other names, or another library's words.")
 @adapter
 @destination
 @options.rules
 @click.option("--inverse", is_flag=True, help="Apply the packs backwards.")
-@click.option("-p", "--param", "params", multiple=True, type=options.Setting(), help="A pack's parameter.")
+@options.params
 @click.option(
     "--to",
     metavar="DIALECT",
@@ -286,7 +284,7 @@ def merging(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@command.command("merge")
+@command.command("merge", short_help="Into the weights of its base.")
 @merging
 def merge(**given: Any) -> None:
     """Write BASE with the changes of ADAPTERS in it: W + weight * alpha/r * B @ A, computed in float32 and
@@ -298,7 +296,7 @@ def merge(**given: Any) -> None:
     _merge("merging", undo=False, **given)
 
 
-@command.command("unmerge")
+@command.command("unmerge", short_help="Out of the weights that it was merged into.")
 @merging
 def unmerge(**given: Any) -> None:
     """Take the changes of ADAPTERS out of BASE, into which they were merged with these weights.

@@ -18,7 +18,10 @@ from remap.cli import options, terminal
 @click.option("--shard-size", type=options.Size(), help="Largest file of the output: 5GB, 500MiB, ...")
 @click.option("--tag", help="Name of the step folder (DeepSpeed); global_step0 without it.")
 @click.option(
-    "--ranks", type=click.IntRange(1), help="Cut every tensor over so many ranks, a file each (DCP)."
+    "--ranks",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cut every tensor over so many ranks, a file each (DCP).",
 )
 @click.option("--under", metavar="A.B", help="Where in the output the state dict is to lie (DCP, torch).")
 @options.tp

@@ -32,4 +32,4 @@ def run(source: Path, how: options.How, undo: bool, resume: bool) -> None:
     if path is None:
         path = inplace.rename(api.plan(source, **how))
     click.echo(f"{source}: keys renamed in place")
-    terminal.note(f"note: {path.name} takes it back (--in-place --undo); without it the names are for good")
+    terminal.note(f"note: --undo takes it back, with {path.name}; without that file the names are for good")

@@ -74,7 +74,9 @@ class Setting(click.ParamType[tuple[str, str]]):
 source = click.argument("source", type=Place())
 destination = click.argument("destination", type=Place())
 at = click.option(
-    "--at", metavar="A.B", help="Where the state dict lies in a torch file, if that is ambiguous."
+    "--at",
+    metavar="A.B",
+    help='Where the state dict lies in a torch file or DCP folder, if that is ambiguous; "" is everything.',
 )
 weights = click.option(
     "--weights",
@@ -130,7 +132,7 @@ partition = click.option(
     help="YAML file: how metaseq's parts divide tensors with further names.",
 )
 tp = click.option("--tp", type=click.IntRange(1), metavar="N", help="Tensor-parallel ranks; model parts.")
-pp = click.option("--pp", type=click.IntRange(1), metavar="N", help="Pipeline stages (DeepSpeed).")
+pp = click.option("--pp", type=click.IntRange(1), metavar="N", help="Pipeline stages (DeepSpeed, Megatron).")
 
 
 class Merging(TypedDict):
@@ -233,12 +235,12 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--resume", is_flag=True, help="Go on where a run that was killed stopped; keep what is written."
         ),
-        click.option("--overwrite", is_flag=True, help="Replace what remap wrote at DESTINATION before."),
+        click.option("--overwrite", is_flag=True, help="Replace what remap wrote there before."),
         click.option("--sync", is_flag=True, help="Return only when the disk has it (cp does not wait)."),
         click.option(
             "--memory", type=Size(), default="1GiB", show_default=True, help="What computed tensors may take."
         ),
-        click.option("--jobs", type=click.IntRange(1, 64), help="Threads, or processes."),
+        click.option("--jobs", type=click.IntRange(1, 64), metavar="N", help="Threads, or processes."),
         click.option(
             "--executor",
             metavar="WHO",

@@ -24,7 +24,7 @@ def command() -> None:
 packs = click.argument("packs", nargs=-1, metavar="[PACK]...")
 
 
-@command.command("list")
+@command.command("list", short_help="The packs and layouts that can be named.")
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @options.as_json
 def list_(words: tuple[str, ...], as_json: bool) -> None:
@@ -49,7 +49,7 @@ def list_(words: tuple[str, ...], as_json: bool) -> None:
         terminal.note("no pack and no layout has all of these words")
 
 
-@command.command("show")
+@command.command("show", short_help="What a pack does, and how it goes back.")
 @click.argument("pack")
 def show(pack: str) -> None:
     """The page of a pack: names, parameters, evidence, examples, and how it goes back."""
@@ -59,7 +59,7 @@ def show(pack: str) -> None:
     click.echo(page(load(pack)), nl=False)
 
 
-@command.command("new")
+@command.command("new", short_help="A commented skeleton.")
 @click.argument("name")
 @options.output
 def new(name: str, output: Path | None) -> None:
@@ -69,7 +69,7 @@ def new(name: str, output: Path | None) -> None:
     terminal.write(skeleton(name), output)
 
 
-@command.command("invert")
+@command.command("invert", short_help="The inverse, as a pack of its own.")
 @click.argument("pack")
 @options.output
 def invert(pack: str, output: Path | None) -> None:
@@ -80,7 +80,7 @@ def invert(pack: str, output: Path | None) -> None:
     terminal.write(inverse_text(load(pack)), output)
 
 
-@command.command("lint")
+@command.command("lint", short_help="What is wrong with packs, without any tensors.")
 @packs
 @click.option("--keys", type=options.Place(), help="A checkpoint or key list: find dead rules, too.")
 @options.params
@@ -96,7 +96,7 @@ def lint(
     _report(packs, lambda pack: lint(pack, catalog, dict(params)), as_json, "sound")
 
 
-@command.command("test")
+@command.command("test", short_help="Examples, run forward and back.")
 @packs
 @options.as_json
 def test(packs: tuple[str, ...], as_json: bool) -> None:
@@ -106,7 +106,7 @@ def test(packs: tuple[str, ...], as_json: bool) -> None:
     _report(packs, run_examples, as_json, "as their examples say")
 
 
-@command.command("schema")
+@command.command("schema", short_help="For editors: completes and checks packs.")
 @options.output
 def schema(output: Path | None) -> None:
     """The JSON Schema of packs: with it, editors complete and check them."""
@@ -115,7 +115,7 @@ def schema(output: Path | None) -> None:
     terminal.write(terminal.json_text(json_schema()), output)
 
 
-@command.command("infer")
+@command.command("infer", short_help="A proposal from two checkpoints or key lists.")
 @click.argument("a", type=options.Place())
 @click.argument("b", type=options.Place())
 @click.option("--name", default="local/inferred", show_default=True, help="Name of the pack.")

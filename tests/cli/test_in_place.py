@@ -28,7 +28,7 @@ def test_there_and_back(remap, place):
     before = place.read_bytes()
     ran = remap("convert", place, "--in-place", "-r", "./pack.yaml")
     assert (ran.code, ran.out) == (0, f"{place}: keys renamed in place\n")
-    assert "m.safetensors.undo.json takes it back" in ran.err
+    assert "--undo takes it back, with m.safetensors.undo.json" in ran.err
     assert load_file(place).keys() == {"new"}
     assert remap("convert", place, "--in-place", "--undo").out == f"{place}: as it was\n"
     assert place.read_bytes() == before
