@@ -50,7 +50,7 @@ fuzz: $(VENV)/.dev
 
 # Conversions killed at every write, fsync and rename; prints the table of docs/trust.md
 kill: $(VENV)/.dev
-	$(BIN)/python tests/trust/kill.py
+	$(BIN)/python tests/trust/killing/kill.py
 
 # Options of benchmarks/run.py, say BENCH="--gb 1 --rounds 1 --only rename"
 bench: $(VENV)/.dev

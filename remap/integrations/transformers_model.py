@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import transformers
 
 from remap.audits.target import Target
-from remap.errors import UsageError
+from remap.errors import Hostile, UsageError
 from remap.integrations.torch_model import built, target_of
+
+_COUNT = re.compile(r"layer|block|expert|depth")
+MOST = 10_000
+"""Layers, blocks or experts."""
 
 
 def open_folder(text: str) -> Target:
@@ -19,6 +25,7 @@ def open_folder(text: str) -> Target:
     """
     path = Path(text)
     config = built(lambda: _config(path), text, "transformers can't read its config")
+    _check_counts(path, config.to_dict())
     names = [str(n) for n in config.architectures or []]
     there = (getattr(transformers, n, None) for n in names)
     found = next(
@@ -32,6 +39,17 @@ def open_folder(text: str) -> Target:
             remedy="use a key list: remap keys path.py:function -o keys.json",
         )
     return target_of(built(lambda: found(config), text), text)
+
+
+def _check_counts(path: Path, config: Mapping[str, object]) -> None:
+    """Raise Hostile for numbers of layers and experts that no model has: each takes time and memory, on the
+    meta device, too."""
+    large = [f"{k}: {v}" for k, v in config.items() if _COUNT.search(k) and isinstance(v, int) and v > MOST]
+    if large:
+        raise Hostile("its model would have more modules than can be built", where=path, problems=large)
+    for value in config.values():
+        if isinstance(value, dict):
+            _check_counts(path, value)
 
 
 def _config(path: Path) -> transformers.PretrainedConfig:

@@ -2,7 +2,7 @@
 
 A refusal is exit code 3, 2 where the fault is a pack's or the destination's: a message, not a traceback. It
 comes from ``inspect``, or, where only the weights are wrong, from ``convert``, which leaves nothing behind.
-Packs of the corpus are in another language; ``trust.packs`` has each in ours.
+Packs of the corpus are in another language; ``trust.hostile.packs`` has each in ours.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trust import packs
-from trust.measured import check, remap
+from trust.hostile import packs
+from trust.hostile.measured import check, remap
 
 DEPARTURES = {
     "s32_valid_empty": "a checkpoint without tensors is never a success",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trust.conversions import CONVERSIONS, Conversion, sources
+from trust.killing.conversions import CONVERSIONS, Conversion, sources
 
 from remap import api
 from remap.errors import RemapError, UsageError
@@ -34,7 +34,7 @@ def changed(path: Path) -> bool:
 def test_any_bit_that_is_turned_is_told(
     tmp_path: Path, models: dict[str, Path], conversion: Conversion
 ) -> None:
-    from trust.faults import command
+    from trust.killing.faults import command
 
     source = conversion.prepare(tmp_path, models[conversion.model])
     out = tmp_path / "made" / conversion.destination

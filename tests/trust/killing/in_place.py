@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trust.faults import WRITING, command, run
+from trust.killing.faults import WRITING, command, run
 
 from remap import api
 from remap.errors import RemapError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
-from trust.faults import command
+from trust.killing.faults import command
 
 SIZES = {
     "attention.query_key_value": (24, 8),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trust.hostile import CASES, Case
-from trust.measured import check, remap
+from trust.hostile.cases import CASES, Case
+from trust.hostile.measured import check, remap
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -11,13 +11,13 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
-from trust.conversions import NEOX, sources
+from trust.killing.conversions import NEOX, sources
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 KILL = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from trust.faults import Counted, command
+from trust.killing.faults import Counted, command
 counted = Counted()
 counted.fault, name = "kill", sys.argv[2]
 real = counted.meet

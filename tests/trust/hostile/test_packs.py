@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from trust import packs
-from trust.measured import Outcome, check, remap
+from trust.hostile import packs
+from trust.hostile.measured import Outcome, check, remap
 
 
 def apply(folder: Path, text: str | bytes, keys: tuple[str, ...]) -> Outcome:

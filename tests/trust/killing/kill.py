@@ -1,6 +1,6 @@
 """Conversions killed at every boundary: a table of what held, and exit code 1 where anything did not.
 
-    python tests/trust/kill.py [--every N] [--only NAME]
+    python tests/trust/killing/kill.py [--every N] [--only NAME]
 
 After each fault the destination holds the old output or the new one, byte for byte; nothing has a name that
 a loader takes before it is whole; and the same command with --resume finishes with the same bytes.
@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from trust.conversions import CONVERSIONS, Conversion, sources
-from trust.faults import FAULTS, WRITING, command, run
-from trust.in_place import Renamed
+from trust.killing.conversions import CONVERSIONS, Conversion, sources
+from trust.killing.faults import FAULTS, WRITING, command, run
+from trust.killing.in_place import Renamed
 
 from remap import api
 from remap.errors import RemapError
