@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from remap.adapters.heads import left_out
 from remap.adapters.migration.naming import by_segments, layer
 from remap.adapters.model import Adapter
 from remap.adapters.orientation import Orientation
@@ -40,11 +41,18 @@ def on_base(found: Catalog, target: Target) -> Target:
     return replace(
         target,
         name=f"{target.name} with the adapter",
-        specs=_expected(adapter, target.specs),
+        specs=_expected(adapter, _with_heads(adapter, target)),
         buffers=None,
         ties={},
         catalog=None,
     )
+
+
+def _with_heads(adapter: Adapter, target: Target) -> Specs:
+    """The base's keys, with a head that is the embedding, and left out for that."""
+    wanted = (f"{m}.weight" for m in adapter.modules)
+    heads = left_out(wanted, target.specs, target.config)
+    return {**target.specs, **{head: target.specs[embedding] for head, embedding in heads.items()}}
 
 
 def _expected(adapter: Adapter, base: Specs) -> Specs:

@@ -17,6 +17,7 @@ from remap.errors import UsageError
 from remap.files import locate
 from remap.formats import registry
 from remap.formats.base import Format, Literal, OutFile, WriteOptions
+from remap.formats.companions import CONFIG as MODEL
 from remap.formats.companions import carried
 from remap.output import How, What, write_output
 from remap.plan import Plan, Step
@@ -25,7 +26,7 @@ from remap.types import Entry
 from remap.version import __version__
 
 NAME = "adapter_model.safetensors"
-_MODEL_S = ("config.json", "generation_config.json")
+_MODEL_S = (MODEL, "generation_config.json")
 """Beside an adapter they would make its folder a model's."""
 _STEP = Step(BY_ADAPTER, __version__, "", False, {})
 
@@ -65,10 +66,17 @@ def write_model(
     to: str | None = None,
     shard_size: int | None = None,
     tag: str | None = None,
+    says: Mapping[str, object] | None = None,
 ) -> Receipt:
-    """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``."""
+    """Write a checkpoint, in the format of ``plan.catalog`` or the one asked for; as ``write_adapter``.
+
+    says  what ``config.json`` is to say, where it comes along
+    """
     fresh = replace(plan, catalog=replace(plan.catalog, native=None))
     fmt, files = laid_out(fresh, destination, to=to, shard_size=shard_size, tag=tag)[:2]
+    if says:
+        told = _config({**plan.catalog.config, **says}, MODEL)
+        files = [f for file in files for f in (told if file.name == MODEL else [file])]
     path = locate(destination)
     return _write(plan, fmt, files, path.suffix in SUFFIXES, path, how)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remap import planning
+from remap.adapters.heads import left_out
 from remap.audits.suggest.packs import likely
 from remap.dialects.base import Dialect
 from remap.dialects.wrapping import ALSO_NAMES, Around, bare, present
@@ -85,10 +86,13 @@ def _wraps_more(names: Iterable[str], target: Target) -> bool:
 
 
 def bare_names(plan: Plan, target: Target) -> dict[str, Output]:
-    """The base's weights by the names that they have without adapters; adapters are left out."""
+    """The base's weights by the names that they have without adapters; adapters are left out. A head that is
+    the embedding, and is in no file for that, is there if the adapter wraps it."""
     weights = [o for o in plan.outputs if target.dialect.parse(o.key) is None]
     there = present(target.around, (o.key for o in weights))
-    return {bare(o.key, there): o for o in weights}
+    found = {bare(o.key, there): o for o in weights}
+    heads = left_out((f"{m}.weight" for m in target.modules), found, plan.catalog.config)
+    return found | {head: replace(found[embedding], key=head) for head, embedding in heads.items()}
 
 
 def modules_of(keys: Iterable[str]) -> set[str]:

@@ -18,6 +18,7 @@ from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_
 from remap.adapters.migration.variants import beyond_factors
 from remap.adapters.model import Adapter
 from remap.adapters.scaling import scale
+from remap.dialects.peft import SAVED
 from remap.dtypes import dtype
 from remap.errors import UsageError
 from remap.expr import Affine, Cast, Concat, Expr, LowRank, Normed, Permute, Reshape, Slice, Sum, Times
@@ -35,12 +36,14 @@ class Change:
     added   what is added to it; None where it is replaced
     new     what takes its place, made of it; None where something is added
     keys    the adapter's
+    apart   the module was copied for training (``modules_to_save``): what it was tied to stays as it is
     """
 
     key: str
     keys: tuple[str, ...]
     added: Expr | None = None
     new: New | None = None
+    apart: bool = False
 
 
 def changes(adapter: Adapter, base: Catalog, problems: list[str]) -> Iterator[Change]:
@@ -61,6 +64,11 @@ def changes(adapter: Adapter, base: Catalog, problems: list[str]) -> Iterator[Ch
         for t in adapter.tensors
         if not t.module and t.leaf not in ("vera_A", "vera_B")
     )
+
+
+def apart(place: Place) -> bool:
+    """Is it a module that PEFT copied to train it? What it was tied to stays as it is."""
+    return any(leaf.startswith(f"{SAVED}.") for leaf in place.tensors)
 
 
 def single(expr: Expr) -> Expr:
@@ -130,7 +138,7 @@ def _ia3(adapter: Adapter, base: Catalog, place: Place) -> Iterator[Change]:
 def _whole(adapter: Adapter, base: Catalog, place: Place) -> Iterator[Change]:
     (tensor,) = place.tensors.values()
     value = single(adapter.expr(tensor))
-    yield Change(place.key, (tensor.key,), new=lambda old: value)
+    yield Change(place.key, (tensor.key,), new=lambda old: value, apart=apart(place))
 
 
 def _other(adapter: Adapter, base: Catalog, place: Place) -> Iterator[Change]:

@@ -10,9 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from remap.adapters.check import check
-from remap.adapters.merging.changes import Change, changes, single
+from remap.adapters.heads import head_of, tied_silently, with_heads
+from remap.adapters.merging.changes import Change, apart, changes, single
+from remap.adapters.merging.ties import Tied
 from remap.adapters.migration.base import base_of
+from remap.adapters.migration.places import places
 from remap.adapters.model import Adapter
+from remap.audits.names.ties import role
 from remap.errors import UsageError
 from remap.expr import Affine, Cast, Expr, Sum, Take
 from remap.plan import Output, Plan
@@ -35,6 +39,7 @@ def merged(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
     """
     problems: list[str] = []
     found: dict[str, list[tuple[Weighed, Change]]] = {}
+    given, base = base, _headed(base, adapters)
     for weighed in adapters:
         check(weighed.adapter)
         base_of(weighed.adapter, base)
@@ -46,26 +51,57 @@ def merged(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
         raise UsageError("this can't be merged", where=base.root, problems=problems)
     if not made:
         raise UsageError("nothing is changed: the adapters have no tensors", where=base.root)
-    tied = _tied(base, made, problems)
+    tied = Tied(base, {k for k, several in found.items() if any(c.apart for _, c in several)})
+    made |= tied.followers(made, problems)
     if problems:
         raise UsageError(
-            "tensors that are one in the base would become two", where=base.root, problems=problems
+            "tensors that are one in the base would become two",
+            where=base.root,
+            problems=problems,
+            remedy="give a base that has them apart: in its files, and in config.json (tie_word_embeddings)",
         )
-    outputs = tuple(_output(base, k, made.get(k), found.get(k, ())) for k in base.entries)
-    notes = tuple(f"{k} is tied to {first}, which is changed: it changes, too" for k, first in tied.items())
-    return Plan(base, outputs, notes=notes)
+    keys = [k for k in base.entries if k in given.entries or tied.parted(k)]
+    outputs = tuple(_output(base, k, made.get(k), found.get(k, ())) for k in keys)
+    added = [k for k, several in found.items() if not any(_tokens(c) for _, c in several)]
+    return Plan(base, outputs, notes=tuple(tied.notes(given, added, keys)))
+
+
+def _tokens(change: Change) -> bool:
+    """Rows for trained tokens: PEFT gives them to a tied head, too."""
+    return any(key.endswith("trainable_tokens_delta") for key in change.keys)
+
+
+def _headed(base: Catalog, adapters: Sequence[Weighed]) -> Catalog:
+    """The base with the head that its files leave out, since it is the embedding, if an adapter parts them or
+    changes it. Raises UsageError where an embedding was trained apart from a head of unknown name."""
+    found = [p for w in adapters for p in places(w.adapter, base)]
+    wanted = [p.key for p in found]
+    parted = [p.key for p in found if p.kind == "whole" and role(p.key) == "embedding" and apart(p)]
+    name = head_of(base.config)
+    if parted and tied_silently(base) and not any(role(k) == "head" for k in wanted):
+        if not name:
+            raise UsageError(
+                "the embedding was trained apart from the output head, to which it is tied in the base; what "
+                "the head is to be called is not known",
+                where=base.root,
+                problems=parted,
+                remedy="give a base whose files have the head, too",
+            )
+        wanted.append(name)
+    return with_heads(base, wanted)
 
 
 def taken_out(base: Catalog, adapters: Sequence[Weighed]) -> Plan:
     """The plan of the checkpoint before the merge. What was rounded then is not known again, so a weight is
     right up to its type's precision. Raises UsageError for changes that replaced something."""
+    headed = _headed(base, adapters)
     for weighed in adapters:
         check(weighed.adapter)
-        base_of(weighed.adapter, base)
+        base_of(weighed.adapter, headed)
     problems = [
         f"{change.key}: it was replaced, and what was there before is not known"
         for weighed in adapters
-        for change in changes(weighed.adapter, base, [])
+        for change in changes(weighed.adapter, headed, [])
         if change.new is not None
     ]
     if problems:
@@ -120,19 +156,6 @@ def _value(old: Expr, several: Sequence[tuple[Weighed, Change]]) -> Expr:
 
 def _times(added: Expr, weight: float) -> Expr:
     return added if weight == 1 else Affine(added, weight)
-
-
-def _tied(base: Catalog, made: dict[str, Expr], problems: list[str]) -> dict[str, str]:
-    """Keys that share their bytes with a changed one: they change alike."""
-    first = {k: base.aliases.get(k, k) for k in base.entries}
-    changed: dict[str, str] = {}
-    for key in list(made):
-        before = changed.setdefault(first[key], key)
-        if made[before] != made[key]:
-            problems.append(f"{before} and {key} are tied, and are changed differently")
-    followers = {k: changed[f] for k, f in first.items() if f in changed and k not in made}
-    made.update({k: made[f] for k, f in followers.items()})
-    return followers
 
 
 def _output(base: Catalog, key: str, made: Expr | None, several: Sequence[tuple[Weighed, Change]]) -> Output:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remap.adapters.merging.merge import Weighed, merged, taken_out
+from remap.adapters.merging.ties import says
 from remap.adapters.read import read
 from remap.adapters.write import write_model
 from remap.errors import UsageError
@@ -44,4 +45,4 @@ def merge(
     each = given * len(adapters) if len(given) == 1 else given
     weighed = [Weighed(read(a), w) for a, w in zip(adapters, each, strict=True)]
     plan = (taken_out if undo else merged)(catalog(base, at=at), weighed)
-    return write_model(plan, destination, how or How(), to=to, shard_size=shard_size), plan
+    return write_model(plan, destination, how or How(), to=to, shard_size=shard_size, says=says(plan)), plan

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from remap.adapters.check import check
+from remap.adapters.heads import with_heads
 from remap.adapters.migration.base import base_of
 from remap.adapters.migration.carriers import factors as ia3
 from remap.adapters.migration.carriers import low_rank, renamed, whole
@@ -58,6 +59,8 @@ def migrated(
     """
     _check_dialect(adapter)
     check(adapter)
+    if base is not None:
+        base = with_heads(base, [p.key for p in places(adapter, base)])
     known = base_of(adapter, base)
     plan = _planned(known.catalog, packs, inverse, params, partial=not known.whole)
     job = Job(adapter, tuple(places(adapter, base)), plan, known.whole)
