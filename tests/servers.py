@@ -189,7 +189,7 @@ class Store:
         return bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
 
     def refuse(self, method: str, text: str) -> None:
-        """Answer 403 to requests of this method with ``text`` in their path, until a test begins anew."""
+        """Answer 403 to requests of this method with ``text`` in path or query, until a test begins anew."""
         self.refused = (method, text)
 
     def unfinished(self, bucket: str) -> list[str]:
@@ -212,7 +212,10 @@ class Store:
         def recorded(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
             said: list[str] = []
             method, text = self.refused or ("", "")
-            if method == environ["REQUEST_METHOD"] and text in environ["PATH_INFO"]:
+            if (
+                method == environ["REQUEST_METHOD"]
+                and text in f"{environ['PATH_INFO']}?{environ.get('QUERY_STRING')}"
+            ):
                 environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
                 start("403 Forbidden", [("Content-Type", "application/xml")])
                 return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]

@@ -218,6 +218,8 @@ def _sorted(e: Exception) -> Exception:
         return FileNotFoundError()
     if status in DENIED:
         return PermissionError(f"the server says {status}")
+    if "Credentials" in type(e).__name__:  # botocore's, that there are none
+        return PermissionError(access.scrubbed(str(e)))
     if isinstance(e, FileNotFoundError) and e.__cause__ is not None:
         import aiohttp
 

@@ -81,10 +81,6 @@ def converted(source, destination, **how) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in destination.iterdir()}
 
 
-def test_processes_write_what_threads_write(source, by_threads, tmp_path):
-    assert converted(source, tmp_path / "out", executor="processes", jobs=2) == by_threads
-
-
 def test_any_executor_does(source, by_threads, tmp_path):
     with ThreadPoolExecutor(2) as pool:
         assert converted(source, tmp_path / "out", executor=pool) == by_threads

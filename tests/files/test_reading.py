@@ -92,6 +92,12 @@ def test_headers_come_from_s3_one_range_a_file(s3, bucket, folder):
     assert sum(a.sent for a in gets) < (SHARDS + 1) * HEAD
 
 
+def test_an_object_opens_where_its_folder_may_not_be_listed(s3, bucket, folder):
+    s3.refuse("GET", "list-type")
+    assert sorted(remap.open(f"{bucket}/model.safetensors.index.json")) == keys_of(folder)
+    assert sorted(remap.open(f"{bucket}/torch/model.pt")) == keys_of(folder)
+
+
 def test_an_audit_reads_headers_only(served, bucket, s3):
     report = remap.audit(bucket, against=f"{served.url}/open/model.safetensors.index.json")
     assert report.exit_code == 0
