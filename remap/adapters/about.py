@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remap.adapters.check import problems, size
+from remap.adapters.migration.places import parameter_of, parameter_rank, parameter_scale
 from remap.adapters.model import Adapter
 from remap.adapters.scaling import rank, scale
 from remap.dialects import registry
@@ -60,5 +61,13 @@ def about(adapter: Adapter) -> About:
 
 
 def _row(adapter: Adapter, name: str, module: str, leaves: tuple[str, ...]) -> Row:
-    r = rank(adapter, module) if len(adapter.names) == 1 else None
-    return Row(name, module, leaves, str(r or ""), f"{scale(adapter, module):g}" if r else "")
+    """Of a bare parameter (stacked experts) the rank is that of each expert: the configuration's."""
+    mine = replace(adapter, tensors=tuple(t for t in adapter.tensors if t.adapter == name))
+    r = rank(mine, module)
+    if not r:
+        return Row(name, module, leaves, "", "")
+    _, key = parameter_of(mine, module)
+    if key:
+        return Row(name, key, leaves, str(parameter_rank(mine, key)), f"{parameter_scale(mine, key):g}")
+    told = adapter.dialect != "peft-model" or (adapter.config and len(adapter.names) == 1)
+    return Row(name, module, leaves, str(r), f"{scale(mine, module):g}" if told else "")

@@ -187,3 +187,14 @@ def test_shira_s_indices_are_in_no_state_dict(base: Path, tmp_path: Path) -> Non
         extract(tmp_path / "wrapped.safetensors", tmp_path / "out")
     with pytest.raises(UsageError, match="no place for SHiRA's indices"):
         graft(base, tmp_path / "saved", tmp_path / "model")
+
+
+def test_a_base_that_has_some_of_the_modules_is_told_the_pack_for_the_others(tmp_path: Path) -> None:
+    """transformers 5 writes GPT-NeoX's head under the name that transformers 4 gave it."""
+    state = models.neox().state_dict()
+    head = state.pop("lm_head.weight")
+    save_file({**state, "embed_out.weight": head}, tmp_path / "base.safetensors")
+    bench.made(models.neox(), bench.METHODS["saved"], tmp_path / "saved")
+    with pytest.raises(UsageError, match="lacks 1 of the adapter's 4 modules") as refused:
+        graft(tmp_path / "base.safetensors", tmp_path / "saved", tmp_path / "model")
+    assert "transformers/gptneox-4-to-5 gives 1 of them" in refused.value.remedy

@@ -12,6 +12,7 @@ from adapters import bench, models
 from safetensors.torch import load_file, save_file
 
 import remap
+from remap.adapters import merge as write_merged
 from remap.adapters import read
 from remap.adapters.merging.merge import Weighed, merged, taken_out
 from remap.adapters.write import write_model
@@ -223,3 +224,9 @@ def test_a_quantised_base_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be merged") as refused:
         merged(remap.open(tmp_path / "base.safetensors").catalog, [Weighed(read(tmp_path / "adapter"))])
     assert refused.value.problems[0].startswith(f"{key}: int8 holds quantised values")
+
+
+def test_a_weight_is_a_finite_number(base: Path, tmp_path: Path) -> None:
+    bench.made(models.neox(), bench.METHODS["lora"], tmp_path / "adapter")
+    with pytest.raises(UsageError, match="finite"):
+        write_merged(base, [tmp_path / "adapter"], tmp_path / "merged", weights=[float("nan")])

@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from remap.adapters import read
+from remap.adapters.about import about
 from remap.adapters.scaling import alpha, rank, scale
 from remap.errors import Damaged, NotACheckpoint
 
@@ -104,3 +105,42 @@ def test_modules_to_save_are_found_by_the_end_of_their_text(tmp_path: Path) -> N
     )
     assert found.base == ()
     assert ("lm_head", "modules_to_save.weight") in [(t.module, t.leaf) for t in found.tensors]
+
+
+def test_factors_of_stacked_experts_are_told_by_parameter(tmp_path: Path) -> None:
+    """PEFT lays the factors of three experts side by side: each has rank 2, and so its scale."""
+    keys = {
+        "mlp.experts.base_layer.lora_A.weight": (6, 4),
+        "mlp.experts.base_layer.lora_B.weight": (8, 6),
+        "mlp.experts.lora_A.weight": (6, 8),
+        "mlp.experts.lora_B.weight": (4, 6),
+    }
+    found = about(
+        read(
+            folder(
+                tmp_path / "adapter",
+                {f"base_model.model.{k}": shape for k, shape in keys.items()},
+                {
+                    "peft_type": "LORA",
+                    "r": 2,
+                    "lora_alpha": 3,
+                    "target_parameters": ["experts.gate_up_proj", "experts.down_proj"],
+                },
+            )
+        )
+    )
+    assert [(row.module, row.rank, row.scale) for row in found.modules] == [
+        ("mlp.experts.gate_up_proj", "2", "1.5"),
+        ("mlp.experts.down_proj", "2", "1.5"),
+    ]
+
+
+def test_a_model_does_not_tell_its_scales(tmp_path: Path) -> None:
+    front = "base_model.model.q"
+    keys = {f"{front}.lora_A.{n}.weight": (r, 4) for n, r in (("one", 2), ("two", 3))}
+    keys |= {f"{front}.lora_B.{n}.weight": (4, r) for n, r in (("one", 2), ("two", 3))}
+    found = about(read(folder(tmp_path / "model", {**keys, f"{front}.base_layer.weight": (4, 4)})))
+    assert [(row.adapter, row.rank, row.scale) for row in found.modules] == [
+        ("one", "2", ""),
+        ("two", "3", ""),
+    ]

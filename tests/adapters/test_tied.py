@@ -119,3 +119,4 @@ def test_a_model_that_is_not_tied_lacks_its_head(base: Path, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="1 of 3 tensors") as refused:
         merge(untied, [tmp_path / "adapter"], tmp_path / "merged")
     assert refused.value.problems == (HEAD,)
+    assert "conv1d-to-linear" not in refused.value.remedy  # it makes none of them fit

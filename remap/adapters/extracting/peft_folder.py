@@ -12,7 +12,7 @@ from remap.audits.names.wrappers import unwrap
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor
 from remap.dialects.peft import SAVED, WRAPPER
-from remap.dialects.peft_model import PROMPT
+from remap.dialects.peft_model import PROMPT, depth
 from remap.errors import UsageError
 from remap.plan import Output
 from remap.types import Catalog
@@ -62,8 +62,9 @@ def peft_folder(
 
 def _check_told(chosen: Chosen) -> None:
     """Raise UsageError for factors of bare parameters: only a configuration has their names and ranks."""
-    factors = {t.module for t in chosen.adapter.tensors if t.leaf == "lora_A.weight"}
-    bare = sorted(m for m in factors if f"{m}.weight" not in chosen.model)
+    there = {k.rpartition(".")[0] for k in chosen.model}
+    factors = {depth(t.module) for t in chosen.adapter.tensors if t.leaf == "lora_A.weight"}
+    bare = sorted({m for m, n in factors if n or (m in there and f"{m}.weight" not in chosen.model)})
     if bare:
         raise UsageError(
             "the tensors don't tell which parameters of a module (stacked experts) have factors",

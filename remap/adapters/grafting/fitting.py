@@ -42,19 +42,25 @@ def fitted(
     """
     plan = planning.plan(base, rules, params=params)
     missing, pack = _missing(plan, target), ""
-    if not rules and missing and len(missing) == len(target.modules):
-        found = _by_pack(base, target, params)
-        if found:
-            plan, missing, pack = found
+    found = _by_pack(base, target, params) if missing and not rules else None
+    if found and len(missing) == len(target.modules):
+        plan, missing, pack = found
     if missing:
         raise UsageError(
             f"the base lacks {len(missing)} of the adapter's {len(target.modules)} modules"
             + f", also renamed by {pack}" * bool(pack),
             where=base.asked or base.root,
             problems=missing,
-            remedy="give the base that it was made for, or the pack that renames this one (-r PACK)",
+            remedy=_remedy(len(missing), found),
         )
     return plan, (f"{(base.asked or base.root).name} is renamed by {pack}",) * bool(pack)
+
+
+def _remedy(missing: int, found: tuple[Plan, list[str], str] | None) -> str:
+    """``found`` as ``_by_pack`` gives it."""
+    if found is not None and len(found[1]) < missing:
+        return f"rename the base first (remap convert -r): {found[2]} gives {missing - len(found[1])} of them"
+    return "give the base that it was made for, or the pack that renames this one (-r PACK)"
 
 
 def _by_pack(base: Catalog, target: Target, params: Mapping[str, str]) -> tuple[Plan, list[str], str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 
 from remap.adapters.merging.merge import Weighed, merged, taken_out
@@ -42,6 +43,9 @@ def merge(
         raise UsageError(
             f"{len(given)} weights for {len(adapters)} adapters", remedy="give one for all, or one for each"
         )
+    odd = [f"{w:g}" for w in given if not isfinite(w)]
+    if odd:
+        raise UsageError("a weight is a finite number", problems=odd)
     each = given * len(adapters) if len(given) == 1 else given
     weighed = [Weighed(read(a), w) for a, w in zip(adapters, each, strict=True)]
     plan = (taken_out if undo else merged)(catalog(base, at=at), weighed)

@@ -24,10 +24,12 @@ def explained(adapter: Adapter, base: Catalog, told: Mapping[str, TensorSpec | N
     what = f"{every} of the tensors that the adapter changes are in the base"
     if every != "none":
         what = f"{every} tensors that the adapter changes are not in the base"
-    return UsageError(what, where=base.root, problems=missing, remedy=_remedy(adapter, base, told))
+    remedy = _remedy(adapter, base, told, len(told) - len(missing))
+    return UsageError(what, where=base.root, problems=missing, remedy=remedy)
 
 
-def _remedy(adapter: Adapter, base: Catalog, told: Mapping[str, TensorSpec | None]) -> str:
+def _remedy(adapter: Adapter, base: Catalog, told: Mapping[str, TensorSpec | None], there: int) -> str:
+    """What would make more of them fit than are ``there``."""
     wanted = Target(
         str(adapter.catalog.root),
         {k: s or UNKNOWN for k, s in told.items()},
@@ -35,7 +37,7 @@ def _remedy(adapter: Adapter, base: Catalog, told: Mapping[str, TensorSpec | Non
     )
     table = compare(base, wanted, None)
     best = max(packs.names(table), key=lambda t: t.after, default=None)
-    if best is not None:
+    if best is not None and best.after > there:
         back = "" if best.inverse else " --inverse"
         source = adapter.catalog.asked or adapter.catalog.root
         return (

@@ -145,10 +145,8 @@ def _low_rank(
     if embedding:
         spec = TensorSpec(a.dtype, (*inputs, outputs))
         return Place(f"{module}.weight", module, "embedding", tensors, spec, exact=True, flipped=True)
-    owner, count = depth(module)
-    name = parameter(_targets(adapter), owner, count, _parameters(adapter, base, owner))
-    if name is not None:
-        key = f"{owner}.{name}"
+    owner, key = parameter_of(adapter, module, base)
+    if key:
         shape, flipped = _stacked(adapter, base, key, a.shape[0], outputs, inputs[0])
         kind: Kind = "experts" if len(shape) == 3 else "lora"
         return Place(key, owner, kind, tensors, TensorSpec(a.dtype, shape), exact=True, flipped=flipped)
@@ -156,6 +154,14 @@ def _low_rank(
     flipped = len(inputs) == 1 and lies.flipped(key, outputs, inputs[0])
     shape = (*inputs, outputs) if flipped else (outputs, *inputs)
     return Place(key, module, "lora", tensors, TensorSpec(a.dtype, shape), exact=True, flipped=flipped)
+
+
+def parameter_of(adapter: Adapter, module: str, base: Catalog | None = None) -> tuple[str, str]:
+    """The base's module, and the key of its bare parameter whose factors lie at ``module``; an empty key for
+    a module's own weight."""
+    owner, count = depth(module)
+    name = parameter(_targets(adapter), owner, count, _parameters(adapter, base, owner))
+    return owner, "" if name is None else f"{owner}.{name}"
 
 
 def _targets(adapter: Adapter) -> list[str]:
