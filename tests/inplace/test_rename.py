@@ -11,9 +11,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-import remap.inplace.steps
 from remap import api, inplace
 from remap.errors import Damaged, DestinationError, RemapError, UsageError
+from remap.inplace import steps as inplace_steps
 
 TENSORS = {f"old.{i}.weight": torch.arange(4.0) + i for i in range(4)}
 HEAD = "remap: 1\npack: t/p\nversion: 1.0.0\ntitle: t\nstages:\n  - rules:\n      - "
@@ -162,7 +162,7 @@ def test_what_is_between_is_no_checkpoint_to_any_reader(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     done = []
-    each = inplace.steps._each
+    each = inplace_steps._each
 
     def some(*arguments: object) -> None:
         if len(done) == steps:

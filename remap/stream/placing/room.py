@@ -2,7 +2,8 @@
 
     .NAME.remap/
         journal        locked for as long as the run lives
-        files/         the output
+        files-XXXX/    the output; another name for each that is begun, so that a worker of a killed run
+                       never writes into that of the next
         old            what the output replaces, where that takes more than one step
         receipt.old    the receipt of the file that is replaced
 
@@ -15,13 +16,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 from pathlib import Path
 
 from remap.errors import DestinationError
 
-JOURNAL, FILES, OLD, OLD_RECEIPT = "journal", "files", "old", "receipt.old"
+JOURNAL, FILES, OLD, OLD_RECEIPT = "journal", "files-", "old", "receipt.old"
 UNLOCKABLE = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 """What a file system says that has no locks."""
 
@@ -35,9 +37,13 @@ class Room:
 
     def __init__(self, destination: Path, *, trusting: bool = False) -> None:
         self.path = room_of(destination)
-        self.files, self.old, self.old_receipt = (self.path / n for n in (FILES, OLD, OLD_RECEIPT))
+        self.old, self.old_receipt = self.path / OLD, self.path / OLD_RECEIPT
         made = self._make()
         self.fd = self._open(made or trusting, destination)
+        self.files = min(self.path.glob(f"{FILES}*"), default=self._anew())
+
+    def _anew(self) -> Path:
+        return self.path / f"{FILES}{secrets.token_hex(4)}"
 
     def _make(self) -> bool:
         try:
@@ -85,16 +91,17 @@ class Room:
                 ) from None
 
     def empty(self) -> None:
-        """Remove all but the journal."""
-        for path in (self.files, self.old):
+        """Remove all but the journal; the output gets another place."""
+        for path in (*self.path.glob(f"{FILES}*"), self.old):
             shutil.rmtree(path, ignore_errors=True)
         self.old_receipt.unlink(missing_ok=True)
+        self.files = self._anew()
 
     def leave(self) -> None:
         """Remove everything, the journal last, as far as the system lets us; and let go of the lock."""
         try:
             self.empty()
-            if not self.files.exists():
+            if not any(self.path.glob(f"{FILES}*")):
                 (self.path / JOURNAL).unlink(missing_ok=True)
                 self.path.rmdir()
         except OSError:

@@ -56,7 +56,6 @@ class Staging:
             check_place(self.destination)
             self.destination.parent.mkdir(parents=True, exist_ok=True)
             self._room = Room(self.destination, trusting=resume)
-            self.folder = self._room.files
             self.journal = Journal(self._room.fd)
             put = self.journal.was_put(self.destination)
             self.finished = resume and put and self.journal.key == key
@@ -78,6 +77,11 @@ class Staging:
             self._room.empty()
             self.journal.begin(key)
         self.folder.mkdir(exist_ok=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are to be written."""
+        return self._room.files
 
     def _settle(self, put: bool) -> None:
         """A run that was killed between two steps of its commit: the output has its receipt, old or new."""

@@ -197,7 +197,7 @@ def killed(destination, source, **options):
 
 def test_what_a_killed_run_left_is_swept(tmp_path, source):
     killed(tmp_path / "out", source)
-    assert (tmp_path / ".out.remap/files/half").exists()
+    assert list(tmp_path.glob(".out.remap/files-*/half"))
     staged(tmp_path / "out", source)
     assert names(tmp_path) == ["out", "source"]
     assert names(tmp_path / "out") == ["file", RECEIPT]
@@ -271,3 +271,10 @@ def test_what_can_not_be_removed_is_named(tmp_path, source, monkeypatch):
         staging.writing(),
     ):
         raise OSError(errno.EIO, "no")
+
+
+def test_a_worker_that_outlives_its_run_writes_nowhere(tmp_path, source):
+    with Staging(tmp_path / "out", source, single_file=False, overwrite=False, key=KEY) as first:
+        before = first.folder
+    with Staging(tmp_path / "out", source, single_file=False, overwrite=False, key=KEY) as second:
+        assert second.folder != before

@@ -101,7 +101,7 @@ class Killed:
         """A file under the name of a finished one that is not whole; a checkpoint where none should be."""
         wrong = [
             str(p)
-            for p in (place / f".{self.conversion.destination}.remap/files").rglob("*")
+            for p in (place / f".{self.conversion.destination}.remap").rglob("files-*/**/*")
             if p.is_file() and not p.name.endswith((".part", ".shared", "remap.receipt.json"))
             and p.read_bytes() not in (*self.new.values(), *self.old.values())
         ]  # fmt: skip
