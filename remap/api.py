@@ -18,7 +18,7 @@ from remap.destination import SUFFIXES, laid_out
 from remap.differences import Difference, compare
 from remap.errors import UsageError
 from remap.files import locate
-from remap.formats.base import Format, OutFile
+from remap.formats.base import Format, OutFile, Ranked
 from remap.opening import Source, catalog, told, unmerged
 from remap.output import Begin, How, What, write_output
 from remap.parallel import AS_FOUND, Settings
@@ -77,7 +77,8 @@ def convert(
 ) -> Receipt:
     """Write the converted checkpoint at ``destination``, whole and checked, or nothing.
 
-    to          format; by default what the destination's suffix says, else the source's own
+    to          format; by default what the destination's suffix says, else the source's own, or what the
+                layout says that a training run goes to
     shard_size  largest file in bytes
     ranks       ranks that every tensor is cut over, a file each (DCP)
     under       where in the output the state dict is to lie, ``app.model`` (DCP, torch)
@@ -135,7 +136,7 @@ def convert(
         notes=checks.check_copies(made.catalog, settings.copies),
         parallel=_said(made, tp, pp, settings) if tp or made.catalog.ranks else None,
     )
-    written = parallel.rank_plan(made, tables) if tables else made
+    written = parallel.rank_plan(made, tables) if tables and isinstance(fmt, Ranked) else made
     how = How(
         jobs=jobs,
         memory=memory,

@@ -12,6 +12,7 @@ from remap.files import locate
 from remap.formats import registry
 from remap.formats.base import Format, OutFile, Ranked, WriteOptions
 from remap.formats.companions import carried
+from remap.formats.undivided import Undivided
 from remap.packs import recognised
 from remap.plan import Plan
 
@@ -55,7 +56,10 @@ def laid_out(
         )
     options = WriteOptions(shard_size, tag, path.name if suffix else None, ranks, under, optimizer, pp)
     whole = {o.key: o.expr for o in plan.outputs}
-    if tables is None and pp is None:
+    classes = {o.key: o.partition for o in plan.outputs if o.partition is not None}
+    if isinstance(fmt, Undivided):
+        files = fmt.lay_out_for(whole, classes, tables or [whole], plan.catalog, options)
+    elif tables is None and pp is None:
         files = fmt.lay_out(whole, plan.catalog, options)
     else:
         files = parallel.ranked(fmt).lay_out_ranks(tables or [whole], plan.catalog, options)

@@ -10,6 +10,8 @@ import remap.receipt as receipts
 from remap.dtypes import DType
 from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
+from remap.formats import registry
+from remap.formats.base import Ranked
 from remap.opening import Source, catalog, told, unmerged
 from remap.packs import load
 from remap.packs.language.pack import Pack
@@ -98,7 +100,7 @@ def replayed(receipt: Receipt, source: Source, rules: Rules) -> Plan:
         cast=_cast(receipt.dtype),
         ride=rider.classes if rider else None,
     )
-    if how is None or how.tp is None:
+    if how is None or how.tp is None or not isinstance(registry.get(receipt.format), Ranked):
         return made
     return parallel.rank_plan(made, parallel.spread(parallel.placed(made, settings), how.tp))
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Protocol, Union, runtime_checkable
 
 from remap.expr import Expr
-from remap.partitions.base import Partition
 from remap.partitions.base import Copies
 from remap.types import Catalog
 
@@ -166,28 +165,6 @@ class Merges(Protocol):
 
     def open_merged(self, path: Path, options: ReadOptions, *, at: str | None = None) -> Catalog:
         """``open``, as ``options`` say."""
-        ...
-
-
-@runtime_checkable
-class Undivided(Protocol):
-    """A format of whole tensors that says how tensor-parallel ranks are to take their parts."""
-
-    def lay_out_for(
-        self,
-        tensors: Mapping[str, Expr],
-        classes: Mapping[str, Partition],
-        ranks: Sequence[Mapping[str, Expr]],
-        source: Catalog,
-        options: WriteOptions,
-    ) -> list[OutFile]:
-        """Describe the files that hold ``tensors``.
-
-        classes  key -> its class, where it is known
-        ranks    what each of the ranks will make of them
-
-        Raises UsageError.
-        """
         ...
 
 

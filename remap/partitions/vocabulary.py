@@ -26,15 +26,19 @@ class Vocabulary:
     def merge(self, parts: Sequence[Expr], how: Merging) -> Expr:
         """The rows joined; without padding, unless it is to be kept."""
         whole = parts[0] if len(parts) == 1 else Concat(tuple(parts))
-        return whole if how.padded else self._resized(whole, self._real(whole))
+        return whole if how.padded else self._resized(whole, self._real(whole.spec.shape[0]))
 
     def split(self, whole: Expr, ranks: int) -> Sequence[Expr]:
         """Equal stretches of the padded table."""
-        unit = self.multiple.known * ranks
-        return cut(self._resized(whole, -(-self._real(whole) // unit) * unit), 0, ranks)
+        rows = self.rows(self._real(whole.spec.shape[0]), ranks)
+        return cut(self._resized(whole, rows), 0, ranks)
 
-    def _real(self, whole: Expr) -> int:
-        rows = whole.spec.shape[0]
+    def rows(self, words: int, ranks: int) -> int:
+        """Rows of the padded table."""
+        unit = self.multiple.known * ranks
+        return -(-words // unit) * unit
+
+    def _real(self, rows: int) -> int:
         words = rows if self.words.value is None else self.words.value
         if words > rows:
             raise UsageError(

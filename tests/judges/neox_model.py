@@ -51,19 +51,54 @@ class Ranks:
     count = 1
 
 
-def reduced(x: torch.Tensor) -> torch.Tensor:
+def _sum(x: torch.Tensor) -> torch.Tensor:
     if Ranks.count > 1:
         x = x.contiguous().clone()
         dist.all_reduce(x, group=Ranks.group)
     return x
 
 
-def gathered(x: torch.Tensor) -> torch.Tensor:
-    if Ranks.count == 1:
-        return x
-    pieces = [torch.empty_like(x) for _ in range(Ranks.count)]
-    dist.all_gather(pieces, x.contiguous(), group=Ranks.group)
-    return torch.cat(pieces, -1)
+class Reduced(torch.autograd.Function):
+    """The sum over ranks; each has the gradient of it."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return _sum(x)
+
+    @staticmethod
+    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad
+
+
+class Shared(torch.autograd.Function):
+    """What every rank goes on with; the gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+        return _sum(grad)
+
+
+class Gathered(torch.autograd.Function):
+    """The ranks' parts side by side; each has the gradient of its own."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        if Ranks.count == 1:
+            return x.view_as(x)
+        pieces = [torch.empty_like(x) for _ in range(Ranks.count)]
+        dist.all_gather(pieces, x.contiguous(), group=Ranks.group)
+        return torch.cat(pieces, -1)
+
+    @staticmethod
+    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad.chunk(Ranks.count, -1)[Ranks.rank].contiguous()
+
+
+reduced, shared, gathered = Reduced.apply, Shared.apply, Gathered.apply
 
 
 def made(key: str, *shape: int) -> torch.Tensor:
@@ -235,11 +270,11 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.parallel:  # biases go in before the one sum over ranks
-            part = _with(self.attention(self.input_layernorm(x)))
-            return x + reduced(part + _with(self.mlp(self.post_attention_layernorm(x))))
-        out, bias = self.attention(self.input_layernorm(x))
+            part = _with(self.attention(shared(self.input_layernorm(x))))
+            return x + reduced(part + _with(self.mlp(shared(self.post_attention_layernorm(x)))))
+        out, bias = self.attention(shared(self.input_layernorm(x)))
         x = x + _with((reduced(out), bias))
-        out, bias = self.mlp(self.post_attention_layernorm(x))
+        out, bias = self.mlp(shared(self.post_attention_layernorm(x)))
         return x + _with((reduced(out), bias))
 
 
@@ -291,11 +326,11 @@ class FinalLinear(nn.Module):
         self.final_linear = Linear(padded(f"{shape.layers + 4}.final_linear.weight", shape.rows))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return gathered(self.final_linear(x)[0])
+        return gathered(self.final_linear(shared(x))[0])
 
 
 def tied_logits(embedding: Embedding, x: torch.Tensor) -> torch.Tensor:
-    return gathered(F.linear(x, embedding.word_embeddings_weight))
+    return gathered(F.linear(shared(x), embedding.word_embeddings_weight))
 
 
 def nothing(x: torch.Tensor) -> torch.Tensor:

@@ -33,10 +33,16 @@ from judges.neox_model import (
 )
 from judges.neox_pipeline import main
 
+STEPS, MORE = 3, 2
+
 
 @dataclass(frozen=True)
 class Run:
-    """One engine. ``save``: it writes ``folder``; else its weights are set to zero and loaded from there."""
+    """One engine. ``save``: it writes ``folder``; else its weights are set to zero and loaded from there.
+
+    trains  under ZeRO-1: ``STEPS`` steps before it saves, or on from a universal checkpoint; it says its
+            next losses
+    """
 
     name: str
     folder: str
@@ -48,6 +54,7 @@ class Run:
     pp: int = 1
     pipeline: bool = True
     save: bool = False
+    trains: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -105,8 +112,12 @@ def build(run: Run) -> Any:
         with torch.no_grad():
             for value in model.parameters():
                 value.zero_()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.0)
-    config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1}
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01 if run.trains else 0.0)
+    config: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1}
+    if run.trains:
+        config |= {"zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
+        config["checkpoint"] = {"load_universal": not run.save}
+        config["gradient_clipping"] = 0.0  # its norm has not the parts of other ranks
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, mpu=unit)
     return engine
 
@@ -128,11 +139,23 @@ def client_state(run: Run) -> dict[str, Any]:
     }
 
 
+def train(engine: Any, steps: int) -> list[float]:
+    """The losses of so many steps, all of them on the one batch."""
+    return [float(engine.train_batch(iter([batch()]))) for _ in range(steps)]
+
+
 def do(run: Run, processes: int) -> dict[str, Any]:
     """Save, or load and give the loss on the one batch."""
     if run.tp * run.pp != processes:
         return {}
     engine = build(run)
+    if run.trains:
+        if run.save:
+            train(engine, STEPS)
+            engine.save_checkpoint(run.folder, client_state=client_state(run))
+        else:
+            engine.load_checkpoint(run.folder)
+        return {"losses": train(engine, MORE), "steps": engine.global_steps}
     if run.save:
         engine.save_checkpoint(run.folder, tag="global_step7", client_state=client_state(run))
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +26,23 @@ RUNS = {
 }
 
 
+TRAINED = {
+    run.name: run
+    for run in (
+        Run("trained", "", tp=2, layers=2, save=True, trains=True),
+        Run("trained-llama", "", flavour="llama", parallel=False, tp=2, layers=2, save=True, trains=True),
+    )
+}
+"""Runs of ZeRO that were trained, so that no truth is known of them but their next losses."""
+
+
 def save_all(root: Path) -> None:
-    """Have DeepSpeed save them, each in a folder of its name."""
-    jobs = [replace(run, folder=str(root / name)) for name, run in RUNS.items()]
-    launch(jobs, 2, root / "jobs", program=neox_parallel.__file__)
+    """Have DeepSpeed save them, each in a folder of its name; ``losses.json`` has the losses of those that
+    are trained."""
+    jobs = [replace(run, folder=str(root / name)) for name, run in (RUNS | TRAINED).items()]
+    found = launch(jobs, 2, root / "jobs", program=neox_parallel.__file__)
+    losses = {name: found[name][-1]["losses"] for name in TRAINED}
+    (root / "losses.json").write_text(json.dumps(losses))
 
 
 def params_of(run: Run) -> dict[str, str]:

@@ -3,6 +3,8 @@ undivided model's. DeepSpeed's own division loads, too, and gives another."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from judges import neox_parallel
 from judges.neox_model import true_loss
 from judges.neox_parallel import Run
 from judges.neox_pipeline import launch
-from judges.neox_runs import RUNS, params_of
+from judges.neox_runs import RUNS, TRAINED, params_of
 
 from remap import api
 from remap.reshard import reshard
@@ -50,12 +52,47 @@ def made(neox_runs: Path, root: Path) -> list[Run]:
     return out
 
 
+RESUMED = {
+    "trained-2-1": 2,
+    "trained-1-1": 1,
+    "trained-2-2": 2,
+    "trained-llama-2-1": 2,
+    "trained-llama-1-1": 2,
+}
+"""Run, ranks and stages -> how many losses are the same. A bias that is the sum of its ranks' addends moves
+by a step on every rank, so that other ranks train it otherwise."""
+
+
+def resumed(neox_runs: Path, root: Path) -> list[Run]:
+    """Trained runs as universal checkpoints, and of those again, for other ranks and stages."""
+    out = []
+    for text in RESUMED:
+        name, tp, pp = text.rsplit("-", 2)
+        tp, pp = int(tp), int(pp)
+        run = replace(TRAINED[name], name=text, save=False, tp=tp, pp=pp)
+        run = replace(run, folder=str(root / run.name))
+        first = root / "trained-2-1"
+        again = name == "trained" and first.exists()  # of a universal checkpoint for two ranks
+        api.convert(
+            first if again else neox_runs / name,
+            run.folder,
+            to="deepspeed-universal",
+            at=None if again else "zero",
+            tp=tp,
+            pp=pp,
+            params={**params_of(run), "make_vocab_size_divisible_by": "32"},
+        )
+        out.append(run)
+    return out
+
+
 @pytest.fixture(scope="module")
 def loaded(neox_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Name of a folder -> what rank 0 says of it. One launch for each number of processes."""
     root = tmp_path_factory.mktemp("written")
     runs = made(neox_runs, root)
     runs.append(Run("deepspeeds-own", str(root / "whole"), tp=2))
+    runs += resumed(neox_runs, root)
     found: Results = {}
     for count in (1, 2, 4):
         some = [r for r in runs if r.tp * r.pp == count]
@@ -94,6 +131,16 @@ def loss(name: str) -> float:
 def test_the_loss_is_the_undivided_models(loaded: Results, name: str) -> None:
     assert loaded[name].get("found"), loaded[name]
     assert loaded[name]["loss"] == pytest.approx(loss(name), abs=2e-6)
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_universal_checkpoint_is_gone_on_with_on_other_ranks(
+    neox_runs: Path, loaded: Results, name: str
+) -> None:
+    wanted = json.loads((neox_runs / "losses.json").read_text())[name.rsplit("-", 2)[0]]
+    same = RESUMED[name]
+    assert loaded[name]["losses"][:same] == pytest.approx(wanted[:same], rel=1e-5)
+    assert wanted[1] < wanted[0]  # the second loss needs the moments
 
 
 def test_the_client_state_comes_along(loaded: Results) -> None:

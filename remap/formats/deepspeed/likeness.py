@@ -74,11 +74,16 @@ class Likeness:
         return () if self.kept else tuple(n for n in source.extras if n in OF_ONE_RANK)
 
 
+def is_step(source: Catalog) -> bool:
+    """Does the catalog come from a step folder of DeepSpeed?"""
+    return source.format.startswith("deepspeed") and source.root.is_dir()
+
+
 def likeness(
     source: Catalog, tables: Sequence[Mapping[str, Expr]], stages: int | None, *, optimizer: bool
 ) -> Likeness:
     """What an output of ``tables`` takes from its source."""
-    if not source.format.startswith("deepspeed") or not source.root.is_dir():
+    if not is_step(source):
         return Likeness(None, kept=False)
     files = rank_files(source.root)
     first = torch_file.read(files[0], state_dict=False) if files else None
@@ -108,13 +113,7 @@ def rank_files_of(
 ) -> list[OutFile]:
     """``mp_rank_XX`` of every stage and rank; ``modules``: the weights that lie in them, where they do."""
     ranks = len(tables)
-    words = [t[k].spec.shape[0] for t in tables for k in _WORDS if k in t]
-    facts: dict[tuple[str, ...], object] = {
-        ("mp_world_size",): ranks * stages,
-        ("checkpoint_parallel_dimensions", "pp_degree"): stages,
-        ("checkpoint_parallel_dimensions", "tp_degree"): ranks,
-        **args_of(ranks, sum(words) if words else None),
-    }
+    facts = degrees_of(tables, stages)
     if not like.kept:
         facts |= {(name,): None for name in OF_ONE_RANK}
     out: list[OutFile] = []
@@ -137,6 +136,22 @@ def rank_files_of(
     return out
 
 
+def degrees_of(tables: Sequence[Mapping[str, Expr]], stages: int) -> dict[tuple[str, ...], object]:
+    """What rank files say of ranks and stages, by place: ``tables`` are the ranks' tensors."""
+    words = [t[k].spec.shape[0] for t in tables for k in _WORDS if k in t]
+    return {
+        ("mp_world_size",): len(tables) * stages,
+        ("checkpoint_parallel_dimensions", "pp_degree"): stages,
+        ("checkpoint_parallel_dimensions", "tp_degree"): len(tables),
+        **args_of(len(tables), sum(words) if words else None),
+    }
+
+
+def stated(file: TorchFile, facts: Mapping[tuple[str, ...], object]) -> dict[tuple[str, ...], object]:
+    """The facts of which ``file`` says something."""
+    return {place: value for place, value in facts.items() if _has(file, place)}
+
+
 def _alike(
     file: TorchFile, name: str, facts: Mapping[tuple[str, ...], object], module: Mapping[str, Expr] | None
 ) -> OutFile:
@@ -145,7 +160,7 @@ def _alike(
     nodes, records = new_tensors(module or {}, taken=contents.storages)
     whole: Value = ordered_dict(dict(nodes)) if module is not None else None
     values: dict[tuple[str, ...], Value] = {(n,): v for n, v in MODULE_ONLY.items() if n not in file.keys}
-    values |= {place: v for place, v in facts.items() if _has(file, place)}
+    values |= stated(file, facts)
     values["module",] = whole
     values["mp_world_size",] = facts["mp_world_size",]
     changed = edited(contents, values)

@@ -92,7 +92,7 @@ class DeepSpeed:
             root=path,
             files=tuple(f.path for f in partition_files(path)),
             entries={},
-            config=read_config(path.parent),
+            config={**read_config(path.parent), **neox_config(path, model)},
             opaque=model.opaque,
             extras=tuple(str(k) for k in model.keys if k not in MODULE_ONLY),
             companions=companions(path.parent),

@@ -10,6 +10,7 @@ from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
 from remap.formats.deepspeed.universal import folder, read, write
 from remap.formats.deepspeed.zero.run import ZERO
+from remap.partitions.base import Partition
 from remap.types import Catalog
 
 
@@ -36,7 +37,18 @@ class DeepSpeedUniversal:
 
     def lay_out(self, tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
         """A folder for every weight; see ``write``. Raises UsageError."""
-        return write.lay_out(tensors, source, options)
+        return self.lay_out_for(tensors, {}, (tensors,), source, options)
+
+    def lay_out_for(
+        self,
+        tensors: Mapping[str, Expr],
+        classes: Mapping[str, Partition],
+        ranks: Sequence[Mapping[str, Expr]],
+        source: Catalog,
+        options: WriteOptions,
+    ) -> list[OutFile]:
+        """The same, each with what DeepSpeed is to know of its class."""
+        return write.lay_out(tensors, classes, ranks, source, options)
 
 
 FORMAT = DeepSpeedUniversal()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from remap.errors import Damaged
 from remap.formats.deepspeed.universal.folder import PARAM, WEIGHT
+from remap.formats.deepspeed.universal.ranks import from_parts
 from remap.formats.deepspeed.zero.cut import Shapes
 from remap.formats.deepspeed.zero.run import read_shapes
 from remap.formats.torch import file as torch_file
@@ -50,9 +51,7 @@ class Universal:
 
     def around(self, key: str) -> Mapping[str, Value]:
         """What a weight's file says beside the tensor: how ranks divide it. {} where it says nothing."""
-        read = torch_file.read(self.weights[key] / WEIGHT, state_dict=False)
-        pairs = ((key_of(k), v) for k, v in mapping_pairs(read.node_at()) or ())
-        return {k: v for k, v in pairs if isinstance(k, str) and k != PARAM}
+        return _said(torch_file.read(self.weights[key] / WEIGHT, state_dict=False))
 
     def tensor(self, key: str, file: Path) -> Entry:
         """The tensor in a file, a weight or a moment, as ``key``. Flat ones get the weight's shape."""
@@ -63,4 +62,10 @@ class Universal:
         shapes = [names[file.parent.name] for names in self.shapes if file.parent.name in names]
         if PARAM not in read.keys and shapes and found.spec.shape == (prod(shapes[0]),):
             return Entry(key, TensorSpec(found.spec.dtype, shapes[0]), found.location)
-        return Entry(key, found.spec, found.location)
+        return from_parts(Entry(key, found.spec, found.location), _said(read))
+
+
+def _said(read: TorchFile) -> dict[str, Value]:
+    """What a file says beside its tensor."""
+    pairs = ((key_of(k), v) for k, v in mapping_pairs(read.node_at()) or ())
+    return {k: v for k, v in pairs if isinstance(k, str) and k != PARAM}

@@ -9,6 +9,7 @@ from pathlib import Path
 from remap.errors import Damaged
 from remap.formats.companions import companions, read_config
 from remap.formats.deepspeed.likeness import MODULE_ONLY, OF_ONE_RANK
+from remap.formats.deepspeed.neox import neox_config
 from remap.formats.deepspeed.universal.folder import (
     LATEST_UNIVERSAL,
     STATE_FILE,
@@ -42,7 +43,7 @@ def open_folder(path: Path, name: str) -> Catalog:
             sorted([*(r.path for r in reads), *(p for f in weights.values() for p in f.glob("*.pt"))])
         ),
         entries={k: native.tensor(k, f / WEIGHT) for k, f in weights.items()},
-        config=read_config(path.parent),
+        config={**read_config(path.parent), **neox_config(path, models[0] if models else None)},
         opaque=tuple(sorted({c for r in reads for c in r.opaque})),
         extras=tuple(dict.fromkeys([*_extras(models), OPTIMIZER])),
         companions=companions(path.parent),

@@ -7,7 +7,7 @@ What a run's model files hold beside weights comes along; the weights in 16 bits
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -15,6 +15,7 @@ from remap.dtypes import BY_NAME
 from remap.errors import UsageError
 from remap.expr import Constant, Expr, Take, is_expr, takes
 from remap.formats.base import Literal, OutFile, WriteOptions
+from remap.formats.deepspeed.likeness import is_step
 from remap.formats.deepspeed.names import step_name
 from remap.formats.deepspeed.pipeline import STEP as FIRST
 from remap.formats.deepspeed.universal.folder import (
@@ -26,19 +27,28 @@ from remap.formats.deepspeed.universal.folder import (
 )
 from remap.formats.deepspeed.universal.models import model_files
 from remap.formats.deepspeed.universal.native import STEP, Universal
+from remap.formats.deepspeed.universal.ranks import CAT_DIM, in_parts, said_of
 from remap.formats.deepspeed.universal.state import state_file
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, TIED, keys_of
 from remap.formats.deepspeed.zero.run import ZERO, Run
 from remap.formats.follow import Followed, follow
 from remap.formats.torch.emit import emit_root
+from remap.partitions.base import Partition
 from remap.pickles.emit import NewTensor
 from remap.types import Catalog, OptimizerState, TensorSpec
 
 NO_STATE = Followed(OPTIMIZER, {}, {}, (), {})
 
 
-def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
-    """Every weight's files, the model files, and ``latest_universal`` last. Raises UsageError."""
+def lay_out(
+    tensors: Mapping[str, Expr],
+    classes: Mapping[str, Partition],
+    ranks: Sequence[Mapping[str, Expr]],
+    source: Catalog,
+    options: WriteOptions,
+) -> list[OutFile]:
+    """Every weight's files, the model files, and ``latest_universal`` last; see ``base.Undivided``. Raises
+    UsageError."""
     if options.name is not None:
         raise UsageError(f"this is a folder, {options.name} is a file's name", remedy="name a folder")
     native = source.native
@@ -51,26 +61,32 @@ def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions)
     state = source.optimizer() if options.optimizer and source.optimizer else None
     followed = follow(state, tensors) if state else NO_STATE
     _check_wide(followed, tensors)
-    step = step_name(options.tag, source.root.name if isinstance(native, (Run, Universal)) else FIRST)
+    step = step_name(options.tag, source.root.name if _of_deepspeed(source) else FIRST)
     names = folder_names(tensors, source)
     zero = f"{step}/{ZERO_FOLDER}"
-    files = [
-        file
-        for key, expr in tensors.items()
-        for file in _weight(f"{zero}/{names[key]}", key, expr, _beside(key, expr, followed), source)
-    ]
+    files: list[OutFile] = []
+    for key, expr in tensors.items():
+        beside = _beside(key, expr, followed)
+        cls = classes.get(key)
+        said = said_of(key, cls, expr.spec, len(ranks)) if cls else _as_before(expr, source, beside)
+        files += _weight(f"{zero}/{names[key]}", key, expr, beside, said)
     files.append(state_file(f"{zero}/{STATE_FILE}", followed, native, names))
-    files += model_files(step, tensors, source)
+    files += model_files(step, ranks, source, options.stages)
     latest = OutFile(LATEST_UNIVERSAL, (Literal(step.encode()),), kept=tuple(_kept(source, state)))
     return [*files, latest]
 
 
 def _kept(source: Catalog, state: OptimizerState | None) -> Iterator[str]:
     """What comes along: of DeepSpeed's own everything but a state that is not wanted, of others the state."""
-    if isinstance(source.native, (Run, Universal)):
+    if _of_deepspeed(source):
         yield from (n for n in source.extras if n != OPTIMIZER)
     if state is not None:
         yield state.name
+
+
+def _of_deepspeed(source: Catalog) -> bool:
+    """Is it a step folder, of which everything comes along?"""
+    return isinstance(source.native, Universal) or is_step(source)
 
 
 def _check_wide(state: Followed, tensors: Mapping[str, Expr]) -> None:
@@ -129,19 +145,28 @@ def _beside(key: str, expr: Expr, state: Followed) -> Mapping[str, object]:
     return {s: v if s == STEP else zeros for s, v in like.items()}
 
 
+def _as_before(expr: Expr, source: Catalog, beside: Mapping[str, object]) -> Mapping[str, object]:
+    """What a weight's files say of ranks where its class is not known: what the source's do, if it is only
+    renamed, else that one rank has all of it."""
+    native = source.native
+    found = native.around(expr.entry.key) if isinstance(native, Universal) and isinstance(expr, Take) else {}
+    return found or ({CAT_DIM: 0} if beside else {})
+
+
 def _weight(
-    folder: str, key: str, expr: Expr, beside: Mapping[str, object], source: Catalog
+    folder: str, key: str, expr: Expr, beside: Mapping[str, object], said: Mapping[str, object]
 ) -> Iterator[OutFile]:
-    """The files of one weight; its parts on ranks are put side by side along ``cat_dim``."""
-    around: Mapping[str, object] = {"cat_dim": 0} if beside else {}
-    if isinstance(source.native, Universal) and isinstance(expr, Take):
-        around = source.native.around(expr.entry.key) or around
-    yield _tensor_file(f"{folder}/{WEIGHT}", key, expr, around)
+    """The files of one weight."""
+    parts = in_parts(expr, said, moment=False)
+    name = key if parts is expr else f"{key} of ranks"  # the digest is that of the whole tensor
+    yield _tensor_file(f"{folder}/{WEIGHT}", name, parts, said)
     for slot, value in beside.items():
         file = f"{folder}/{slot}.pt"
-        if is_expr(value):
-            name = f"optimizer.state.{key}.{slot}"
-            yield _tensor_file(file, name, value, None if slot == STEP else around)
+        name = f"optimizer.state.{key}.{slot}"
+        if slot == STEP and is_expr(value):
+            yield _tensor_file(file, name, value, None)
+        elif is_expr(value):
+            yield _tensor_file(file, name, in_parts(value, said, moment=True), said)
         else:
             yield emit_root(file, {}, partial(_same, value))
 
