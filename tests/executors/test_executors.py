@@ -59,8 +59,12 @@ def dask(tmp_path_factory, store) -> Iterator[str]:
         command = [sys.executable, "-m", "dask", *arguments, *file]
         return subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
 
-    running = [start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")]
-    running.append(start("worker", "--nworkers", "2", "--nthreads", "1", "--no-dashboard"))
+    alone = "60"  # seconds after which they end by themselves, should these tests be killed
+    here = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    running = [start("scheduler", *here, "--idle-timeout", alone)]
+    running.append(
+        start("worker", "--nworkers", "2", "--nthreads", "1", "--no-dashboard", "--death-timeout", alone)
+    )
     try:
         from distributed import Client
 
