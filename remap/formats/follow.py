@@ -85,7 +85,7 @@ def follow(state: OptimizerState, outputs: Mapping[str, Expr]) -> Followed:
             if len(set(slots)) > 1 or held != held[:1] * len(held)
             else "it is put together over parameter groups"
             if len(numbers) > 1
-            else None
+            else _unlike(state, sources, expr)
         )
         if why:
             stuck.append(f"{key}: {why}")
@@ -138,6 +138,28 @@ def _slot(state: OptimizerState, sources: Sequence[str], expr: Expr, slot: str) 
     if all(h.spec.shape == weights[s] for s, h in held.items()):
         return _moved(expr, held)
     return Same(tuple(held.values())) if len(held) > 1 else held[sources[0]]
+
+
+def _unlike(state: OptimizerState, sources: Sequence[str], expr: Expr) -> str | None:
+    """Why a slot can't be moved as its weight is: it has not an element for each of the weight's (rows and
+    columns of Adafactor). None where it can, where the weight is only renamed, and for steps."""
+    if _renamed(expr):
+        return None
+    weights = {t.entry.key: t.spec.shape for t in takes(expr)}
+    odd = [
+        f"its {slot} is {entry.spec} and it is {list(weights[s])}"
+        for s in sources
+        for slot, entry in state.tensors.get(s, {}).items()
+        if entry.spec.numel > 1 and entry.spec.shape != weights[s]
+    ]
+    return next(iter(odd), None)
+
+
+def _renamed(expr: Expr) -> bool:
+    """Is every element where it was?"""
+    if isinstance(expr, (Cast, Affine)):
+        return _renamed(expr.of)
+    return isinstance(expr, Take) or (isinstance(expr, Same) and all(map(_renamed, expr.parts)))
 
 
 def _computed(expr: Expr) -> str | None:

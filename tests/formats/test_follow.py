@@ -23,7 +23,7 @@ def entries(tmp_path):
     file = tmp_path / "all.pt"
     weights = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, 3), "frozen": torch.zeros(2, 3)}
     moments = {f"{k}.exp_avg": v + 10 for k, v in weights.items() if k != "frozen"}
-    torch.save({**weights, **moments, "step": torch.tensor(3.0)}, file)
+    torch.save({**weights, **moments, "step": torch.tensor(3.0), "row": torch.tensor([1.0, 2.0])}, file)
     return registry.open_catalog(file).entries
 
 
@@ -90,6 +90,16 @@ def test_what_has_no_meaning_for_moments_is_refused_with_the_reason(state, take,
     with pytest.raises(UsageError, match=r"can't follow[\s\S]*--no-optimizer") as caught:
         follow(state, {"new": build(take), "a": take["a"], "b": take["b"]})
     assert caught.value.problems == (f"new: {why}",)
+
+
+def test_rows_and_columns_of_adafactor_follow_a_rename_only(entries, take):
+    # exp_avg_sq_row has an element a row: of a transposed weight it would be another's
+    held = {"a": {"exp_avg_sq_row": entries["row"], "step": entries["step"]}}
+    state = OptimizerState("optimizer", held, {}, [{"params": ["a"]}])
+    assert values(follow(state, {"x": take["a"]}).tensors["x"]["exp_avg_sq_row"]).tolist() == [1, 2]
+    with pytest.raises(UsageError) as caught:
+        follow(state, {"x": Permute(take["a"], (1, 0))})
+    assert caught.value.problems == ("x: its exp_avg_sq_row is f32[2] and it is [2, 3]",)
 
 
 def test_weights_of_two_groups_are_not_put_together(entries, take):
