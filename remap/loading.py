@@ -107,7 +107,7 @@ def _expected(found: Catalog, target: Target) -> Target:
     """What an adapter must have on a base, where ``found`` is one; what knows adapters is imported then."""
     if not any(is_adapter(several[0]) for several in alike(found.entries)):
         return target
-    from remap.adapters.expected import on_base
+    from remap.adapters.placing.expected import on_base
 
     return on_base(found, target)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from remap.adapters.check import problems, size
-from remap.adapters.migration.places import parameter_of, parameter_rank, parameter_scale
 from remap.adapters.model import Adapter
+from remap.adapters.placing.places import parameter_of, parameter_rank, parameter_scale
 from remap.adapters.scaling import rank, scale
 from remap.dialects import registry
 

@@ -64,6 +64,16 @@ def scale(adapter: Adapter, module: str) -> float:
     return a / sqrt(r) if adapter.config.get("use_rslora") else a / r
 
 
+def effective(adapter: Adapter, module: str) -> float:
+    """Alpha for a loader that divides it by the rank."""
+    r, said = rank(adapter, module), alpha(adapter, module)
+    if r is None:  # LoHa, LoKr: what was said, for their loader does the same with it
+        return 1.0 if said is None else said
+    if said is not None and not adapter.config.get("use_rslora"):
+        return said
+    return scale(adapter, module) * r
+
+
 def by_pattern(patterns: object, module: str) -> object:
     """The value of the first pattern that matches the module's path, or its end; None for none."""
     for pattern, value in patterns.items() if isinstance(patterns, Mapping) else ():

@@ -249,7 +249,7 @@ def migrate(
     A PEFT folder has room for alpha in adapter_config.json, kohya's files for one beside the factors; where
     there is room for none, the scale is multiplied into B.
     """
-    from remap.adapters.migrate import migrate as run
+    from remap.adapters.migrating.migrate import migrate as run
     from remap.output import How
 
     with terminal.progress("migrating") as progress:

@@ -12,7 +12,7 @@ from torch import nn
 
 import remap
 from remap.adapters import read
-from remap.adapters.migration.migrate import migrated
+from remap.adapters.migrating.follow import migrated
 from remap.adapters.write import write_adapter
 from remap.output import How
 from remap.packs import Pack

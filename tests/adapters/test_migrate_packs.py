@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 import remap
 from remap.adapters import read
 from remap.adapters.merging.merge import Weighed, merged
-from remap.adapters.migration.migrate import migrated
+from remap.adapters.migrating.follow import migrated
 from remap.adapters.write import write_adapter, write_model
 from remap.errors import PlanError
 from remap.output import How

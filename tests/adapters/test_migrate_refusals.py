@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import remap
 from remap.adapters import read
 from remap.adapters.merging.merge import Weighed, merged
-from remap.adapters.migration.migrate import Migrated, migrated
+from remap.adapters.migrating.follow import Migrated, migrated
 from remap.errors import Damaged, PlanError, UsageError
 
 FUSE = f"""{HEAD}      - id: r

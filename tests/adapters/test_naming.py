@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from peft.tuners.tuners_utils import check_target_module_exists
 from peft.utils.other import get_pattern_key
 
-from remap.adapters.migration.naming import by_pattern, by_segments, by_text, layer, names
+from remap.adapters.placing.naming import by_pattern, by_segments, by_text, layer, names
 
 PATHS = st.lists(
     st.lists(

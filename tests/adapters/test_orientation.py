@@ -14,7 +14,7 @@ from adapters import bench, models
 from adapters.test_merge import merge
 
 import remap
-from remap.adapters.orientation import Orientation
+from remap.adapters.placing.orientation import Orientation
 from remap.dtypes import dtype
 from remap.types import TensorSpec
 

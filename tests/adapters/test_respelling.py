@@ -13,7 +13,7 @@ from adapters import bench, models
 from safetensors.torch import load_file, save_file
 
 import remap
-from remap.adapters.migrate import migrate
+from remap.adapters.migrating.migrate import migrate
 from remap.errors import Damaged, UsageError
 
 DATA = Path(__file__).parent.parent / "data" / "adapters"

@@ -108,7 +108,7 @@ def test_json_is_the_receipt(remap, lab):
         (("migrate", "lora", "-o", "m"), "nothing is to be done"),
         (("migrate", "lora", "-o", "m", "-r", "split.yaml", "--to", "kohya"), "first -r, then --to"),
         (("migrate", "lora", "-o", "m.safetensors", "-r", "split.yaml"), "no place for alpha"),
-        (("migrate", "lora", "-o", "m", "-r", "split.yaml", "--inverse"), "already"),
+        (("migrate", "lora", "-o", "m", "-r", "split.yaml", "--inverse"), "taken back"),
     ],
 )
 def test_wrong_use_is_said_and_nothing_written(remap, lab, monkeypatch, arguments, said):

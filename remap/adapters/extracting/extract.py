@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from remap.adapters.check import check
+from remap.adapters.configuring.own import about
 from remap.adapters.extracting.chosen import Chosen, choose
 from remap.adapters.extracting.peft_folder import peft_folder
 from remap.adapters.extracting.trained import trained
-from remap.adapters.own import about
 from remap.adapters.read import CONFIG, OWN, read, read_json
 from remap.adapters.write import write_adapter, write_model
 from remap.destination import SUFFIXES

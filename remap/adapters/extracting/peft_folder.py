@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from remap.adapters.config import rebuilt
+from remap.adapters.configuring.peft_config import rebuilt
 from remap.adapters.extracting.chosen import Chosen
 from remap.adapters.extracting.trained import trained
 from remap.audits.names.wrappers import unwrap

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from remap import planning
-from remap.adapters.heads import left_out
+from remap.adapters.placing.heads import left_out
 from remap.audits.suggest.packs import likely
 from remap.dialects.base import Dialect
 from remap.dialects.wrapping import ALSO_NAMES, Around, bare, present

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from remap.adapters.check import check, strangers
+from remap.adapters.configuring.own import around_of
 from remap.adapters.extracting.chosen import SHARED, choose
 from remap.adapters.grafting.fitting import Target, bare_names, fitted
 from remap.adapters.grafting.shapes import misfits
 from remap.adapters.model import Adapter
-from remap.adapters.own import around_of
 from remap.adapters.read import read
 from remap.adapters.write import write_model
 from remap.audits.names.ties import embedding_of

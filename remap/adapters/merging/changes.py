@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from remap.adapters.merging.products import product
-from remap.adapters.migration.naming import by_text
-from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_scale, places
-from remap.adapters.migration.variants import beyond_factors
 from remap.adapters.model import Adapter
+from remap.adapters.placing.naming import by_text
+from remap.adapters.placing.places import EMBEDDING, LINEAR, Place, parameter_scale, places
+from remap.adapters.placing.variants import beyond_factors
 from remap.adapters.scaling import scale
 from remap.dialects.peft import SAVED
 from remap.dtypes import dtype

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from remap.adapters.check import check
-from remap.adapters.heads import head_of, tied_silently, with_heads
 from remap.adapters.merging.changes import Change, apart, changes, single
 from remap.adapters.merging.ties import Tied
-from remap.adapters.migration.base import base_of
-from remap.adapters.migration.places import places
 from remap.adapters.model import Adapter
+from remap.adapters.placing.base import base_of
+from remap.adapters.placing.heads import head_of, tied_silently, with_heads
+from remap.adapters.placing.places import places
 from remap.audits.names.ties import role
 from remap.errors import UsageError
 from remap.expr import Affine, Cast, Expr, Sum, Take

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
-from remap.adapters.heads import SETTING, tied_silently
+from remap.adapters.placing.heads import SETTING, tied_silently
 from remap.audits.names.ties import role
 from remap.expr import Expr
 from remap.plan import Plan

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from remap.adapters.check import check, strangers
-from remap.adapters.config import lora_config
+from remap.adapters.configuring.peft_config import lora_config
 from remap.adapters.model import Adapter
 from remap.adapters.respelling.places import Place, places
 from remap.adapters.respelling.scales import BESIDE, CONFIG, beside, into_b, kept

@@ -11,7 +11,7 @@ Where the dialect has no place for a scale of its own, B is multiplied by it: th
 from __future__ import annotations
 
 from remap.adapters.model import Adapter
-from remap.adapters.scaling import alpha, rank, scale
+from remap.adapters.scaling import effective, rank, scale
 from remap.dtypes import dtype
 from remap.expr import Affine, Constant, Expr
 from remap.types import TensorSpec
@@ -38,13 +38,3 @@ def beside(adapter: Adapter, module: str) -> Expr:
     value = effective(adapter, module)
     kind = "int64" if value == int(value) else "float32"
     return Constant(TensorSpec(dtype(kind), ()), int(value) if kind == "int64" else value)
-
-
-def effective(adapter: Adapter, module: str) -> float:
-    """Alpha for a loader that divides it by the rank."""
-    r, said = rank(adapter, module), alpha(adapter, module)
-    if r is None:  # LoHa, LoKr: what was said, for their loader does the same with it
-        return 1.0 if said is None else said
-    if said is not None and not adapter.config.get("use_rslora"):
-        return said
-    return scale(adapter, module) * r

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from remap.adapters.migration.places import Place
 from remap.adapters.model import Adapter
+from remap.adapters.placing.places import Place
 from remap.dialects.base import AdapterTensor
 from remap.expr import Expr
 from remap.plan import Output, Plan

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from remap.adapters.heads import left_out
-from remap.adapters.migration.naming import by_segments, layer
 from remap.adapters.model import Adapter
-from remap.adapters.orientation import Orientation
+from remap.adapters.placing.heads import left_out
+from remap.adapters.placing.naming import by_segments, layer
+from remap.adapters.placing.orientation import Orientation
 from remap.adapters.read import recognised
 from remap.adapters.scaling import by_pattern, matches, rank
 from remap.audits.names.adapters import is_adapter

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from remap.adapters.algebra.substitute import substitute
-from remap.adapters.migration.job import Carried, Job, at, split
+from remap.adapters.migrating.job import Carried, Job, at, split
 from remap.dialects.base import AdapterTensor
 from remap.errors import UsageError
 from remap.expr import Cast, Expr, takes

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from remap.adapters.methods import method
-from remap.adapters.migration.naming import by_segments, by_text, names
+from remap.adapters.configuring.methods import method
 from remap.adapters.model import Adapter
-from remap.adapters.respelling.scales import effective
-from remap.adapters.scaling import rank
+from remap.adapters.placing.naming import by_segments, by_text, names
+from remap.adapters.scaling import effective, rank
 from remap.dialects.peft import SAVED, TOKENS
 from remap.errors import UsageError
 

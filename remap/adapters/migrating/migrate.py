@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from remap.adapters.migration.migrate import DIALECT as PEFT
-from remap.adapters.migration.migrate import Migrated, migrated
+from remap.adapters.migrating.follow import DIALECT as PEFT
+from remap.adapters.migrating.follow import Migrated, migrated
 from remap.adapters.read import read
 from remap.adapters.respelling.respell import TARGETS, respell
 from remap.adapters.write import write_adapter

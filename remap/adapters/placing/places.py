@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal
 
-from remap.adapters.migration.naming import by_segments
-from remap.adapters.migration.parameters import parameter
 from remap.adapters.model import Adapter
-from remap.adapters.orientation import Orientation
+from remap.adapters.placing.naming import by_segments
+from remap.adapters.placing.orientation import Orientation
+from remap.adapters.placing.parameters import parameter
 from remap.adapters.scaling import by_pattern as value_of
 from remap.dialects.base import AdapterTensor
 from remap.dialects.peft_model import depth

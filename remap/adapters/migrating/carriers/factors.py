@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from remap.adapters.algebra.terms import NotLowRank
 from remap.adapters.algebra.vectors import FACTORS, Vector, along
-from remap.adapters.migration.job import Carried, Job, at, split
-from remap.adapters.migration.places import Place
+from remap.adapters.migrating.job import Carried, Job, at, split
+from remap.adapters.placing.places import Place
 from remap.errors import UsageError
 from remap.expr import Permute, Reshape
 from remap.plan import Output

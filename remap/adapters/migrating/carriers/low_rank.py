@@ -16,10 +16,10 @@ from remap.adapters.algebra.given import experts_of, term_of
 from remap.adapters.algebra.prune import pruned
 from remap.adapters.algebra.terms import Delta, NotLowRank
 from remap.adapters.algebra.vectors import LENGTHS, OFFSETS, Meaning, Vector, along
-from remap.adapters.migration.job import Carried, Job, at, split
-from remap.adapters.migration.parameters import wrapped
-from remap.adapters.migration.places import EMBEDDING, LINEAR, Place, parameter_scale
-from remap.adapters.migration.variants import beyond_factors
+from remap.adapters.migrating.job import Carried, Job, at, split
+from remap.adapters.placing.parameters import wrapped
+from remap.adapters.placing.places import EMBEDDING, LINEAR, Place, parameter_scale
+from remap.adapters.placing.variants import beyond_factors
 from remap.adapters.scaling import scale
 from remap.dialects.base import AdapterTensor
 from remap.dtypes import DType

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remap.adapters.migration.job import Carried, Job, at, split
-from remap.adapters.migration.places import Place
+from remap.adapters.migrating.job import Carried, Job, at, split
+from remap.adapters.placing.places import Place
 from remap.expr import Take
 
 WHY = {

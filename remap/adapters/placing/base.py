@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remap.adapters.migration.explain import explained
-from remap.adapters.migration.places import places
 from remap.adapters.model import Adapter
+from remap.adapters.placing.explain import explained
+from remap.adapters.placing.places import places
 from remap.dtypes import dtype
 from remap.errors import UsageError
 from remap.types import Catalog, Entry, TensorSpec

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from remap.adapters.migration.carriers.factors import Multiplied
-from remap.adapters.migration.carriers.low_rank import Ranked
-from remap.adapters.migration.carriers.renamed import Renamed
-from remap.adapters.migration.carriers.whole import Trained
-from remap.adapters.migration.job import Job, split
-from remap.adapters.migration.naming import Match, by_pattern, by_segments, by_text, layer, names, strays
+from remap.adapters.migrating.carriers.factors import Multiplied
+from remap.adapters.migrating.carriers.low_rank import Ranked
+from remap.adapters.migrating.carriers.renamed import Renamed
+from remap.adapters.migrating.carriers.whole import Trained
+from remap.adapters.migrating.job import Job, split
+from remap.adapters.placing.naming import Match, by_pattern, by_segments, by_text, layer, names, strays
 from remap.adapters.scaling import by_pattern as value_of
 from remap.errors import UsageError
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from remap.adapters.check import check
-from remap.adapters.heads import with_heads
-from remap.adapters.migration.base import base_of
-from remap.adapters.migration.carriers import factors as ia3
-from remap.adapters.migration.carriers import low_rank, renamed, whole
-from remap.adapters.migration.config import Config, Found, configured
-from remap.adapters.migration.job import Carried, Job
-from remap.adapters.migration.places import places
+from remap.adapters.migrating.carriers import factors as ia3
+from remap.adapters.migrating.carriers import low_rank, renamed, whole
+from remap.adapters.migrating.config import Config, Found, configured
+from remap.adapters.migrating.job import Carried, Job
 from remap.adapters.model import Adapter
+from remap.adapters.placing.base import base_of
+from remap.adapters.placing.heads import with_heads
+from remap.adapters.placing.places import places
 from remap.dialects import registry
 from remap.errors import AlreadyConverted, PlanError, UsageError
 from remap.expr import takes
