@@ -134,7 +134,7 @@ def convert(
         at=place,
         again=tuple(again),
         notes=checks.check_copies(made.catalog, settings.copies),
-        parallel=_said(made, tp, pp, settings) if tp or made.catalog.ranks else None,
+        parallel=_said(made, tp, pp, settings),
     )
     written = parallel.rank_plan(made, tables) if tables and isinstance(fmt, Ranked) else made
     how = How(
@@ -149,8 +149,10 @@ def convert(
     return write_output(written, what, target, how, lambda path: _reopen(fmt, path, place))
 
 
-def _said(made: Plan, tp: int | None, pp: int | None, settings: Settings) -> Parallel:
-    """What the receipt remembers of ranks."""
+def _said(made: Plan, tp: int | None, pp: int | None, settings: Settings) -> Parallel | None:
+    """What the receipt remembers of ranks and model parts: how they are divided, what copies became."""
+    if not (tp or made.catalog.partitions) and settings.copies == AS_FOUND.copies:
+        return None
     params = {**parallel.sizes(made), **settings.told} if tp else settings.told
     return Parallel(tp, pp, settings.layout, params, settings.copies, settings.padded)
 

@@ -24,7 +24,7 @@ from remap.packs import Layout, Pack, available_layouts, load_layout, recognised
 from remap.packs.applying.params import Given
 from remap.packs.division import Divided, divide
 from remap.partitions.base import Copies, Merging, Partition
-from remap.partitions.moments import merge_state
+from remap.partitions.moments import merge_one, merge_state
 from remap.partitions.vocabulary import Vocabulary
 from remap.plan import Output, Plan
 from remap.types import Catalog, Derived, Entry, OptimizerState, TensorSpec, rank_key
@@ -71,12 +71,15 @@ AS_FOUND = Settings()
 
 
 def whole(catalog: Catalog, settings: Settings) -> Catalog:
-    """The catalog of the model whose ranks ``catalog`` has; itself where it has one rank.
+    """The catalog of the model whose ranks ``catalog`` has. One rank's is itself, without the vocabulary's
+    padding where the user says how many words there are.
 
     Raises InputError for keys that no layout knows, and for parts that can't be put together.
     """
-    if not catalog.ranks or catalog.partitions:
+    if catalog.partitions:
         return catalog
+    if not catalog.ranks:
+        return _unpadded(catalog, settings)
     layout = find_layout(catalog.ranks[0], settings, catalog.root)
     divided = classes(layout, catalog.ranks, catalog.config, settings)
     how = Merging(settings.copies, settings.padded)
@@ -98,6 +101,48 @@ def whole(catalog: Catalog, settings: Settings) -> Catalog:
         raise InputError(what, where=catalog.root, problems=problems.lines, remedy=problems.remedy)
     state = partial(_state, catalog, divided.classes, how) if catalog.optimizer else None
     return replace(catalog, entries=entries, partitions=divided.classes, optimizer=state)
+
+
+def spoken_of(catalog: Catalog, settings: Settings) -> frozenset[str]:
+    """Parameters of the layout that a catalog of one rank has, where the user names some of them."""
+    layout = _only_layout(catalog.entries, settings) if settings.params else None
+    return frozenset(layout.params if layout else ())
+
+
+def _only_layout(keys: Iterable[str], settings: Settings) -> Layout | None:
+    if settings.layout is not None:
+        return load_layout(settings.layout)
+    found = recognised(keys)
+    return found[0] if len(found) == 1 else None
+
+
+def _unpadded(catalog: Catalog, settings: Settings) -> Catalog:
+    """One rank's catalog with as many rows of its vocabulary as there are words, by a parameter of its
+    layout."""
+    layout = _only_layout(catalog.entries, settings) if settings.params and not settings.padded else None
+    if layout is None or layout.params.keys().isdisjoint(settings.params):
+        return catalog
+    classes = classes_of(layout, catalog, settings)
+    padded = {
+        k: cls
+        for k, cls in classes.items()
+        if isinstance(cls, Vocabulary) and cls.words.text in settings.params
+    }
+    if not padded:
+        return catalog
+    how = Merging(settings.copies)
+    try:
+        made = {k: _entry(k, cls.merge([Take(catalog.entries[k])], how)) for k, cls in padded.items()}
+    except UsageError as e:
+        raise InputError(e.what, where=catalog.root, remedy=e.remedy) from None
+    state = partial(_state_of_one, catalog, padded, how) if catalog.optimizer else None
+    return replace(catalog, entries={**catalog.entries, **made}, partitions=classes, optimizer=state)
+
+
+def _state_of_one(catalog: Catalog, classes: Mapping[str, Partition], how: Merging) -> OptimizerState | None:
+    assert catalog.optimizer is not None
+    state = catalog.optimizer()
+    return merge_one(state, classes, how) if state else None
 
 
 def _state(catalog: Catalog, classes: Mapping[str, Partition], how: Merging) -> OptimizerState | None:
@@ -184,9 +229,13 @@ def known(catalog: Catalog, settings: Settings) -> Catalog:
     found = recognised(catalog.entries) if not catalog.ranks else []
     if len(found) != 1:
         return catalog
+    return replace(catalog, partitions=classes_of(found[0], catalog, settings))
+
+
+def classes_of(layout: Layout, catalog: Catalog, settings: Settings) -> Mapping[str, Partition]:
+    """The class of every key of one rank that a layout knows."""
     specs = {k: e.spec for k, e in catalog.entries.items()}
-    divided = divide(found[0], [specs], settings.given(found[0], catalog.config))
-    return replace(catalog, partitions=divided.classes)
+    return divide(layout, [specs], settings.given(layout, catalog.config)).classes
 
 
 @dataclass(frozen=True)

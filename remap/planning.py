@@ -63,7 +63,7 @@ def plan(
         cast=_cast(dtype),
         tolerant=tolerant,
         ride=rider.classes if rider else None,
-        spare=rider.params if rider else (),
+        spare=rider.params if rider else parallel.spoken_of(found, settings),
     )
 
 
@@ -89,8 +89,8 @@ def replayed(receipt: Receipt, source: Source, rules: Rules) -> Plan:
         )
     how = receipt.parallel
     settings = Settings(how.layout, how.params, {}, how.copies, how.padded) if how else Settings()
-    found = parallel.whole(unmerged(source, receipt.source.at), settings)
-    rider = parallel.rider(found, packs, settings) if how else None
+    found = parallel.whole(unmerged(source, receipt.source.at, settings), settings)
+    rider = parallel.rider(found, packs, settings) if how and (found.ranks or how.tp) else None
     made = make_plan(
         found,
         packs,

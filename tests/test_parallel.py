@@ -227,6 +227,28 @@ def test_the_vocabulary_is_padded_for_the_ranks(neox_runs: Path, tmp_path: Path)
     assert stored(tmp_path / "back")["0.word_embeddings.weight@0"].shape == (128, 16)
 
 
+def test_padding_of_one_rank_is_cut_off_where_the_words_are_told(neox_runs: Path, tmp_path: Path) -> None:
+    # 120 words in 128 rows; a truth about the model that nothing depends on is no error
+    said = {"vocab_size": "120", "gpt_j_residual": "true"}
+    assert remap.open(neox_runs / "pp2", params=said)["0.word_embeddings.weight"].shape == (120, 16)
+    api.convert(neox_runs / "pp2", tmp_path / "hf", "gpt_neox/hf-to-neox", inverse=True, params=said)
+    assert remap.open(tmp_path / "hf")["embed_out.weight"].shape == (120, 16)
+    assert remap.verify(tmp_path / "hf", against=neox_runs / "pp2")[1] == []
+    with pytest.raises(InputError, match="vocab_size is 129, and the table has 128 rows"):
+        remap.open(neox_runs / "pp2", params={"vocab_size": "129"})
+    with pytest.raises(UsageError, match="no pack here has a parameter 'vocab_sise'"):
+        api.convert(neox_runs / "pp2", tmp_path / "no", params={"vocab_sise": "120"})
+
+
+def test_moments_lose_the_padding_that_their_weight_loses(neox_runs: Path, tmp_path: Path) -> None:
+    to = {"to": "deepspeed-universal", "at": "zero"}
+    said = params("tp2", make_vocab_size_divisible_by="32")
+    api.convert(neox_runs / "trained", tmp_path / "padded", tp=1, params=said, **to)
+    api.convert(tmp_path / "padded", tmp_path / "out", params={"vocab_size": "120"})
+    held = remap.open(tmp_path / "out").catalog.optimizer().tensors["0.word_embeddings.weight"]
+    assert {str(held[s].spec) for s in ("exp_avg", "exp_avg_sq")} == {"f32[120,16]"}
+
+
 def test_the_receipt_is_verified_against_the_source(neox_runs: Path, tmp_path: Path) -> None:
     api.convert(neox_runs / "tp2", tmp_path / "out", ["magma/wrap-adapters"], tp=4, params=params("tp2"))
     assert api.verify(tmp_path / "out")[1] == []

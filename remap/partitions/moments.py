@@ -8,6 +8,7 @@ so that ranks hold copies of one moment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from remap.errors import InputError, UsageError
 from remap.expr import Take
@@ -46,6 +47,17 @@ def merge_state(
     groups = [{**g, PARAMS: [first[k] for k in _listed(g) if k in first]} for g in state.groups]
     values = {first[k]: v for k, v in state.values.items() if k in first}
     return OptimizerState(state.name, tensors, values, groups, state.rest)
+
+
+def merge_one(state: OptimizerState, classes: Mapping[str, Partition], how: Merging) -> OptimizerState:
+    """The state of a model of one rank, of whose weights ``classes`` change some."""
+    tensors = {
+        key: {s: _merged(f"{key}.{s}", [e], classes[key], how) for s, e in slots.items()}
+        if key in classes
+        else slots
+        for key, slots in state.tensors.items()
+    }
+    return replace(state, tensors=tensors)
 
 
 def _listed(group: Mapping[str, object]) -> Sequence[str]:
