@@ -11,7 +11,7 @@ from remap.expr import Expr
 from remap.files import locate
 from remap.formats import registry
 from remap.formats.base import Format, OutFile, Ranked, WriteOptions
-from remap.formats.companions import carried
+from remap.formats.companions import CONFIG, carried, described
 from remap.formats.undivided import Undivided
 from remap.packs import recognised
 from remap.plan import Plan
@@ -67,7 +67,18 @@ def laid_out(
         raise UsageError(
             f"{len(files)} files are to be written, and {path.name} is one", remedy="name a folder"
         )
-    return fmt, files if suffix else [*carried(plan.catalog.companions, plan.cast), *files]
+    return fmt, files if suffix else [*_around(plan), *files]
+
+
+def _around(plan: Plan) -> list[OutFile]:
+    """What describes the model: the source's files. Without a ``config.json`` among them, what the checkpoint
+    itself says in one's place, where a pack gave its tensors the names that transformers has."""
+    found = carried(plan.catalog.companions, plan.cast)
+    config = plan.catalog.config
+    if not plan.steps or "model_type" not in config or any(f.name == CONFIG for f in found):
+        return found
+    names = [layout.name for layout in recognised(o.key for o in plan.outputs)]
+    return [described(config), *found] if f"{config['model_type']}/hf" in names else found
 
 
 def _by_default(plan: Plan) -> str:

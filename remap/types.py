@@ -180,7 +180,7 @@ class Catalog:
     files     every file that belongs to the checkpoint, sorted
     entries   key -> entry, in the order of the file
     metadata  text that the format keeps beside the tensors
-    config    the model's ``config.json``, {} where there is none
+    config    the model's ``config.json``, or what its files say in the words of one; {} where there is none
     opaque    names of classes in pickles that are carried along unopened
     extras    names of what the files hold beside the tensors: optimizer, arguments, step
     companions  files beside it that describe its model (``config.json``, the tokenizer)

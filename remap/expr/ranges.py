@@ -203,8 +203,8 @@ def disagreement(first: str, others: Sequence[str]) -> Damaged:
         "copies of one tensor do not agree",
         where=first,
         problems=others,
-        remedy="the files are of different steps, or the run drifted apart; for model parts, "
-        "--on-disagree first takes the first copies",
+        remedy="the files are of different steps, or the run drifted apart: for model parts, --on-disagree "
+        "first takes the first copies; or the tensors are not tied: some packs are told, -p tied=false",
     )
 
 

@@ -73,6 +73,12 @@ def carried(files: tuple[Path, ...], cast: DType | None = None) -> list[OutFile]
     return [_carried(p, cast) for p in files]
 
 
+def described(config: Mapping[str, object]) -> OutFile:
+    """A ``config.json``."""
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    return OutFile(CONFIG, (Literal(f"{text}\n".encode()),))
+
+
 def _leaves(path: Path) -> bool:
     if not path.is_symlink():
         return False
@@ -85,6 +91,5 @@ def _carried(path: Path, cast: DType | None) -> OutFile:
         config = dict(read_config(path.parent))
         said = [k for k in ("dtype", "torch_dtype") if k in config]
         if said:
-            text = json.dumps(config | dict.fromkeys(said, cast.name), indent=2, ensure_ascii=False)
-            return OutFile(path.name, (Literal(f"{text}\n".encode()),))
+            return described(config | dict.fromkeys(said, cast.name))
     return OutFile(path.name, (CopiedBytes(path, 0, path.stat().st_size),))

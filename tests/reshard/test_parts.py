@@ -47,7 +47,7 @@ def test_criterion_task_state_and_the_rest_come_along(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["decoder.project_in_dim.weight", "decoder.layers.0.fc1.lora_A.weight", "decoder.mystery"]
+    "name", ["decoder.project_in.weight", "decoder.layers.0.fc1.lora_A.weight", "decoder.mystery"]
 )
 def test_names_that_are_not_known_are_refused_never_dropped(tmp_path, name):
     # RM 1: dropped silently; RM 10: adapters are joined by a part of their name.
@@ -64,6 +64,18 @@ def test_names_that_are_not_known_are_refused_never_dropped(tmp_path, name):
     assert load(tmp_path / "out" / "reshard-model_part-0.pt")["model"][name].shape == (2, 8)
     assert remap.open(truth.first, settings=known)[name].shape == (2, 8)
     remap.convert(truth.first, tmp_path / "out.safetensors", settings=known)
+
+
+def test_projections_of_a_small_embedding_are_whole_in_every_part(tmp_path):
+    # RM 1: dropped silently. OPT-350m's are plain Linear modules in every part.
+    truth = make_unflattened(tmp_path / "source")
+    names = ("decoder.project_in_dim.weight", "decoder.project_out_dim.weight")
+    held = {n: torch.arange(8.0).reshape(4, 2) for n in names}
+    for path in truth.files.values():
+        edit(path, lambda s: s["model"].update(held))
+    reshard(truth.first, tmp_path / "out", tp=1)
+    model = load(tmp_path / "out" / "reshard-model_part-0.pt")["model"]
+    assert all(torch.equal(model[n], t) for n, t in held.items())
 
 
 def test_a_tied_projection_is_as_long_as_the_vocabulary(tmp_path):

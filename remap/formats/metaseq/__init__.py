@@ -2,6 +2,7 @@
 
     names       a file's name -> the files that belong together; ``experts`` lie beside them
     shards      one file, its headers read; ``config``, ``metadata`` are parts of it
+    description the model in transformers' words, and in metaseq's
     check       do the shards belong together?
     part        the shards of a model part put together; ``line`` is a flat tensor
     partition   how tensors are divided over model parts

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from remap.formats.metaseq.description import NAMES
 from remap.formats.torch.state import TorchFile
 from remap.pickles.build import node_of
-from remap.pickles.graph import key_of, lookup, mapping_pairs
+from remap.pickles.graph import key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Call, Dict, Pairs, Value
 
 CONFIG = "cfg"
@@ -30,6 +31,7 @@ class Config:
     tied   the output projection is the token embedding
     rank   of the process that saved the file; parts of one shard are adjacent
     part   the model part that it saved
+    model  what it says of the model, by the names that are looked at (``description``)
     """
 
     parts: int | None = None
@@ -37,6 +39,7 @@ class Config:
     tied: bool | None = None
     rank: int | None = None
     part: int | None = None
+    model: Mapping[str, object] = field(default_factory=dict)
 
 
 def read_config(file: TorchFile) -> Config:
@@ -48,7 +51,7 @@ def read_config(file: TorchFile) -> Config:
     world = _value(cfg, "distributed_training", "distributed_world_size")
     tied = _value(cfg, "model", "share_decoder_input_output_embed")
     rank = _value(cfg, "distributed_training", "distributed_rank")
-    suffix = _value(cfg, "checkpoint", "checkpoint_suffix")
+    suffix = plain(_value(cfg, "checkpoint", "checkpoint_suffix"))
     part = _PART.fullmatch(suffix) if isinstance(suffix, str) else None
     return Config(
         parts if type(parts) is int else None,
@@ -56,7 +59,18 @@ def read_config(file: TorchFile) -> Config:
         tied if type(tied) is bool else None,
         rank if type(rank) is int else None,
         int(part[1]) if part else None,
+        dict(_named(cfg)),
     )
+
+
+def _named(cfg: Value) -> Iterator[tuple[str, object]]:
+    """What is said of the model: numbers, words, and words of an enumeration."""
+    for key, node in _items(_value(cfg, "model")):
+        name, held = key_of(key), _value(node)
+        enumerated = type(held) is Call and len(held.args) == 1
+        value = plain(held.args[0] if enumerated else held)  # type: ignore[attr-defined]
+        if name in NAMES and isinstance(value, (bool, int, float, str)):
+            yield str(name), value
 
 
 def _value(node: Value, *path: str) -> Value:

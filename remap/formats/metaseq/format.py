@@ -22,6 +22,7 @@ from remap.expr import Expr, Take
 from remap.formats.base import AS_IT_LIES, OutFile, ReadOptions, WriteOptions
 from remap.formats.companions import companions, read_config
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
+from remap.formats.metaseq.description import in_transformers
 from remap.formats.metaseq.experts import join, rank_files
 from remap.formats.metaseq.names import family, leftovers, parse
 from remap.formats.metaseq.optimizer.by_weight import optimizer_by_weight
@@ -164,7 +165,7 @@ def catalog_of(
         root=path,
         files=tuple(sorted(s.path for p in checkpoint.parts for s in p.shards)),
         entries=entries,
-        config=read_config(path.parent),
+        config=read_config(path.parent) or in_transformers(first.config.model, entries),
         companions=companions(path.parent),
         extras=first.extras,
         opaque=tuple(sorted({c for p in checkpoint.parts for s in p.shards for c in s.opaque})),

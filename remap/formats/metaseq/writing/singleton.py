@@ -17,6 +17,7 @@ from remap.expr import Expr, Take
 from remap.formats.base import OutFile, TensorBytes
 from remap.formats.follow import PARAMS, Followed, follow
 from remap.formats.metaseq.checkpoint import Checkpoint
+from remap.formats.metaseq.description import in_metaseq
 from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.partition import load_partition
@@ -138,18 +139,7 @@ def _renamed(out: OutFile, name: str, file: TorchFile) -> OutFile:
 
 
 def _minimal(config: Mapping[str, object]) -> dict[str, object]:
-    """A configuration for a model that metaseq never saw, from that of transformers. Source: metaseq
-    ``models/transformer_lm.py``, transformers ``convert_opt_original_pytorch_checkpoint_to_pytorch.py``."""
-    names = {
-        "decoder_layers": "num_hidden_layers",
-        "decoder_embed_dim": "hidden_size",
-        "decoder_ffn_embed_dim": "ffn_dim",
-        "decoder_attention_heads": "num_attention_heads",
-        "max_target_positions": "max_position_embeddings",
-        "share_decoder_input_output_embed": "tie_word_embeddings",
-        "activation_fn": "activation_function",
-    }
-    known = {ours: config[theirs] for ours, theirs in names.items() if theirs in config}
+    """A configuration for a model that metaseq never saw, from that of transformers."""
     model = {"_name": "transformer_lm_megatron", "arch": "transformer_lm_megatron", "model_parallel_size": 1}
     return {
         "common": {"model_parallel_size": 1},
@@ -159,5 +149,5 @@ def _minimal(config: Mapping[str, object]) -> dict[str, object]:
             "use_sharded_state": False,
         },
         "checkpoint": {"checkpoint_suffix": "-model_part-0"},
-        "model": {**model, "decoder_learned_pos": True, **known},
+        "model": {**model, "decoder_learned_pos": True, "no_scale_embedding": True, **in_metaseq(config)},
     }
