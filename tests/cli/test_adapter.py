@@ -152,3 +152,45 @@ def test_no_adapter_no_output(remap, tmp_path):
     assert not (tmp_path / "out").exists()
     ran = remap("adapter", "migrate", lora(tmp_path / "a"), "-o", tmp_path / "out", "--to", "nobody")
     assert (ran.code, "use one of peft, kohya" in ran.err) == (2, True)
+
+
+def wrapped_by_rank(run, out):
+    """A tensor-parallel NeoX run with MAGMA's adapters, which every rank has whole; the adapters."""
+    step = out / "global_step7"
+    step.mkdir(parents=True)
+    (out / "latest").write_text("global_step7")
+    adapters = {}
+    for path in sorted((run / "global_step7").iterdir()):
+        if not path.name.startswith("layer_"):
+            (step / path.name).write_bytes(path.read_bytes())
+            continue
+        layer = torch.load(path, weights_only=False)
+        number, size = int(path.name[6:8]), len(layer.get("input_layernorm.weight", ()))
+        torch.manual_seed(number)  # the same on all ranks
+        shapes = {"0.weight": (2, size), "0.bias": (2,), "2.weight": (size, 2), "2.bias": (size,)}
+        made = {}
+        for part in ("attention", "mlp") if size else ():
+            layer = {k.replace(f"{part}.", f"{part}.attn_block.", 1): v for k, v in layer.items()}
+            made |= {f"{part}.adapter.{leaf}": torch.rand(shape) for leaf, shape in shapes.items()}
+        torch.save(layer | made, step / path.name)
+        adapters |= {f"{number}.{k}": v for k, v in made.items()}
+    return adapters
+
+
+def test_out_of_tensor_parallel_ranks(remap, neox_runs, tmp_path):
+    """What ranks hold is not told by shapes alone: it is said as for every other command."""
+    said = ("-p", "gpt_j_residual=true")
+    adapters = wrapped_by_rank(neox_runs / "tp2", tmp_path / "run")
+    assert remap("adapter", "extract", tmp_path / "run", "-o", tmp_path / "out").code == 3
+    assert remap("adapter", "show", tmp_path / "run", *said).code == 0
+    ran = remap("adapter", "extract", tmp_path / "run", "-o", tmp_path / "out", *said)
+    assert ran.code == 0, ran.err
+    found = load_file(tmp_path / "out/adapter_model.safetensors")
+    assert found.keys() == adapters.keys()
+    assert all(torch.equal(found[k], v) for k, v in adapters.items())
+    ran = remap("adapter", "extract", tmp_path / "run", "-o", tmp_path / "base", "--part", "base", *said)
+    assert ran.code == 0, ran.err
+    assert remap("diff", tmp_path / "base", neox_runs / "tp2", *said).code == 0
+    ran = remap("adapter", "graft", neox_runs / "tp2", tmp_path / "run", "-o", tmp_path / "model", *said)
+    assert ran.code == 0, ran.err
+    assert remap("diff", tmp_path / "model", tmp_path / "run", *said).code == 0
