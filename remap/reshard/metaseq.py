@@ -12,9 +12,9 @@ from remap.errors import InputError, UsageError
 from remap.formats.companions import carried
 from remap.formats.metaseq.checkpoint import Checkpoint, read_checkpoint
 from remap.formats.metaseq.experts import rank_files
+from remap.formats.metaseq.files.shards import OPTIMIZER
 from remap.formats.metaseq.format import FORMAT, catalog_of
 from remap.formats.metaseq.partition import load_partition
-from remap.formats.metaseq.shards import OPTIMIZER
 from remap.formats.metaseq.writing.regroup import Regroup, Target
 from remap.output import How, What, write_output
 from remap.receipt import Receipt

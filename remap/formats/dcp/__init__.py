@@ -3,7 +3,7 @@
     .metadata ── metadata ──> names, shapes, chunks, where each item lies
     *.distcp  ── items ─────> each item is a torch.save archive of its own: where its bytes are
                  reader ────> a catalog; chunks joined over files
-                 writer ────> items in files, then a new .metadata
+                 writing ───> items in files, then a new .metadata
 
 ``safetensors_shards`` reads what DCP's HuggingFaceStorageWriter leaves.
 """

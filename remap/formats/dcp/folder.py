@@ -9,10 +9,11 @@ from pathlib import Path
 
 from remap.expr import Expr
 from remap.formats.base import OutFile, WriteOptions
-from remap.formats.dcp import reader, writer
+from remap.formats.dcp import reader
 from remap.formats.dcp.extras import peek
 from remap.formats.dcp.nest import is_nested, nest
 from remap.formats.dcp.optimizer import is_optimizer, read_optimizer
+from remap.formats.dcp.writing import writer
 from remap.types import Catalog
 
 

@@ -17,8 +17,8 @@ from remap.formats.deepspeed.degrees import Folder, read_folder
 from remap.formats.deepspeed.names import rank_files
 from remap.formats.deepspeed.neox import args_of
 from remap.formats.torch import file as torch_file
-from remap.formats.torch.emit import new_tensors
-from remap.formats.torch.rebuild import edited, reassemble
+from remap.formats.torch.writing.emit import new_tensors
+from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.formats.torch.state import TorchFile
 from remap.pickles.build import ordered_dict
 from remap.pickles.nodes import Value

@@ -31,9 +31,9 @@ from remap.formats.megatron.names import (
 from remap.formats.megatron.stages import divided, joined, keys_at, layer_of
 from remap.formats.ranks import catalog_of_ranks, labelled_as
 from remap.formats.torch import file as torch_file
-from remap.formats.torch.emit import emit, new_tensors
-from remap.formats.torch.rebuild import edited, reassemble
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import emit, new_tensors
+from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.pickles.build import node_of
 from remap.pickles.emit import NewTensor
 from remap.pickles.graph import attributes, key_of, lookup, mapping_pairs, plain

@@ -1,9 +1,11 @@
 """Checkpoints of metaseq (OPT) and of fairscale's FSDP, which it is built on.
 
-    names       a file's name -> the files that belong together; ``experts`` lie beside them
-    shards      one file, its headers read; ``config``, ``metadata`` are parts of it
-    description the model in transformers' words, and in metaseq's
+    files/      one file
+        names       its name -> the files that belong together, which ``places`` looks at
+        shards      its headers; ``config``, ``metadata`` are parts of them
+    experts     files that lie beside the others
     check       do the shards belong together?
+    description the model in transformers' words, and in metaseq's
     part        the shards of a model part put together; ``line`` is a flat tensor
     partition   how tensors are divided over model parts
     checkpoint  all of it; ``format`` makes a catalog of it

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from remap.errors import SHOWN, Damaged
+from remap.formats.metaseq.files.metadata import Flat, Metadata
+from remap.formats.metaseq.files.names import Family
+from remap.formats.metaseq.files.shards import MODEL, Shard
 from remap.formats.metaseq.line import shard_padding, shard_size
-from remap.formats.metaseq.metadata import Flat, Metadata
-from remap.formats.metaseq.names import Family
-from remap.formats.metaseq.shards import MODEL, Shard
 
 FLAT = "flat_param"
 FOREIGN = "remove the file, or fetch the one that belongs here; files of two steps or runs can't be joined"

@@ -13,13 +13,13 @@ from pathlib import Path
 from remap.errors import SHOWN, Damaged, InputError
 from remap.expr import Expr
 from remap.formats.metaseq.check import warnings
-from remap.formats.metaseq.names import Family, check_complete, family
+from remap.formats.metaseq.files.names import Family, check_complete, family
+from remap.formats.metaseq.files.places import check_places
+from remap.formats.metaseq.files.shards import MODEL, OPTIMIZER, Place
 from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part, derived, read_part
 from remap.formats.metaseq.partition import Divider, Partition, divider, load_partition
-from remap.formats.metaseq.places import check_places
-from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Place
 from remap.partitions.base import Copies
 
 _SQUARE = re.compile(r"(?:.*\.)?self_attn\.out_proj\.weight")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remap.formats.absent import absent
-from remap.formats.metaseq.names import parse
+from remap.formats.metaseq.files.names import parse
 from remap.types import Entry
 
 

@@ -24,10 +24,10 @@ from remap.formats.companions import companions, read_config
 from remap.formats.metaseq.checkpoint import Checkpoint, place_of, read_checkpoint, whole_file
 from remap.formats.metaseq.description import in_transformers
 from remap.formats.metaseq.experts import join, rank_files
-from remap.formats.metaseq.names import family, leftovers, parse
+from remap.formats.metaseq.files.names import family, leftovers, parse
+from remap.formats.metaseq.files.shards import OPTIMIZER, Place, State, is_metaseq
 from remap.formats.metaseq.optimizer.by_weight import optimizer_by_weight
 from remap.formats.metaseq.partition import Divider, load_partition
-from remap.formats.metaseq.shards import OPTIMIZER, Place, State, is_metaseq
 from remap.formats.metaseq.writing.file import file_key
 from remap.formats.metaseq.writing.singleton import singleton
 from remap.formats.torch import file as torch_file

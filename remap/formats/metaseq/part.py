@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from remap.errors import Damaged
 from remap.expr import Expr, Same, Take
 from remap.formats.metaseq.check import check_shards, is_sharded
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.names import Family
+from remap.formats.metaseq.files.shards import MODEL, Place, Shard, read_shard
 from remap.formats.metaseq.line import Line
-from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.names import Family
 from remap.formats.metaseq.optimizer.slots import Optimizer, read_optimizer
-from remap.formats.metaseq.shards import MODEL, Place, Shard, read_shard
 from remap.partitions.base import Copies, Merging
 from remap.partitions.replicated import Replicated
 from remap.types import Derived, Entry, find_ties

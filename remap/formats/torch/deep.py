@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from remap.errors import UsageError
 from remap.expr import Expr
 from remap.formats.base import OutFile
-from remap.formats.torch.emit import new_tensors
-from remap.formats.torch.rebuild import reassemble
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import new_tensors
+from remap.formats.torch.writing.rebuild import reassemble
 from remap.pickles.nodes import Value
 from remap.pickles.walk import no_gc
 

@@ -17,9 +17,9 @@ from remap.formats.torch.container import (
     check_regular,
     read_archive,
 )
-from remap.formats.torch.emit import emit
-from remap.formats.torch.rewrite import rewrite
 from remap.formats.torch.state import Contents, Stored, TorchFile, check_storages, make_file
+from remap.formats.torch.writing.emit import emit
+from remap.formats.torch.writing.rewrite import rewrite
 from remap.pickles.screen import screen
 from remap.pickles.survey import survey
 from remap.pickles.walk import no_gc, walk

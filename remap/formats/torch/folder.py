@@ -31,11 +31,11 @@ from remap.formats.index import (
 )
 from remap.formats.torch.by_weight import OPTIMIZER, place_of_optimizer, read_optimizer, write_optimizer
 from remap.formats.torch.deep import replant
-from remap.formats.torch.emit import check_names, emit
 from remap.formats.torch.file import is_torch, read
-from remap.formats.torch.rebuild import rebuild
-from remap.formats.torch.rewrite import rewrite
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import check_names, emit
+from remap.formats.torch.writing.rebuild import rebuild
+from remap.formats.torch.writing.rewrite import rewrite
 from remap.types import Catalog, Entry, OptimizerState
 
 NAME = "pytorch_model.bin"

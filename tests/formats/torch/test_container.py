@@ -14,7 +14,7 @@ from remap.errors import Damaged, Hostile, InputError, NotACheckpoint
 from remap.formats.base import CopiedBytes
 from remap.formats.torch.container import read_archive
 from remap.formats.torch.file import read
-from remap.formats.torch.layout import NewRecord, lay_out_zip
+from remap.formats.torch.writing.layout import NewRecord, lay_out_zip
 from remap.stream import write_files
 
 

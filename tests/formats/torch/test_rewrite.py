@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from remap.errors import Damaged, UsageError
 from remap.formats.torch.file import emit, read, rewrite
-from remap.formats.torch.names import follow_modules
+from remap.formats.torch.writing.names import follow_modules
 
 
 def save(value, path, **options):

@@ -23,7 +23,7 @@ from remap.formats.deepspeed.neox import carried_configs
 from remap.formats.deepspeed.universal.native import Universal
 from remap.formats.deepspeed.zero.overlay import TIED
 from remap.formats.deepspeed.zero.run import Run
-from remap.formats.torch.rebuild import edited, reassemble
+from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.formats.torch.state import TorchFile
 from remap.types import Catalog
 

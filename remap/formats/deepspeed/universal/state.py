@@ -15,7 +15,7 @@ from remap.formats.deepspeed.zero.run import Run
 from remap.formats.deepspeed.zero.shard import STATE
 from remap.formats.follow import PARAMS, Followed
 from remap.formats.torch import file as torch_file
-from remap.formats.torch.emit import emit
+from remap.formats.torch.writing.emit import emit
 from remap.pickles.graph import key_of, mapping_pairs
 from remap.pickles.nodes import Value
 

@@ -32,7 +32,7 @@ from remap.formats.deepspeed.universal.state import state_file
 from remap.formats.deepspeed.zero.overlay import OPTIMIZER, TIED, keys_of
 from remap.formats.deepspeed.zero.run import ZERO, Run
 from remap.formats.follow import Followed, follow
-from remap.formats.torch.emit import emit_root
+from remap.formats.torch.writing.emit import emit_root
 from remap.partitions.base import Partition
 from remap.pickles.emit import NewTensor
 from remap.types import Catalog, OptimizerState, TensorSpec

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from remap.errors import InputError
-from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.shards import OPTIMIZER, Shard, State
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.shards import OPTIMIZER, Shard, State
 from remap.types import Entry, Location
 
 WITHOUT = "leave the optimizer behind with --no-optimizer"

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from remap.errors import InputError
 from remap.expr import Expr, Take
 from remap.formats.metaseq.checkpoint import Checkpoint
+from remap.formats.metaseq.files.shards import OPTIMIZER
 from remap.formats.metaseq.optimizer import moments as mo
 from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import derived
 from remap.formats.metaseq.partition import Divider
-from remap.formats.metaseq.shards import OPTIMIZER
 from remap.formats.torch.file import read
 from remap.pickles.graph import Opaque
 from remap.types import Entry, OptimizerState

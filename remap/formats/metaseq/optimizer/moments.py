@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from remap.dtypes import DType
 from remap.errors import InputError
 from remap.expr import Expr
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.shards import OPTIMIZER, State
 from remap.formats.metaseq.line import Line, cast
-from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.optimizer.agree import WITHOUT, check_agree
 from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part
 from remap.formats.metaseq.partition import Divider
-from remap.formats.metaseq.shards import OPTIMIZER, State
 from remap.formats.metaseq.writing.file import NewState, Slot
 
 Named = Mapping[str, Mapping[str, Expr]]

@@ -19,10 +19,10 @@ from math import prod
 
 from remap.errors import Damaged, InputError
 from remap.expr import Expr, Take
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.shards import MODEL, OPTIMIZER, Shard, State
 from remap.formats.metaseq.line import Line
-from remap.formats.metaseq.metadata import Metadata
 from remap.formats.metaseq.optimizer.agree import WITHOUT
-from remap.formats.metaseq.shards import MODEL, OPTIMIZER, Shard, State
 from remap.types import Entry
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "state1", "state2")

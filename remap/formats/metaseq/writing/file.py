@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from remap.errors import UsageError
 from remap.expr import Expr
 from remap.formats.base import OutFile
-from remap.formats.metaseq.config import CONFIG, set_facts
-from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.shards import METADATA, OPTIMIZER, Place
+from remap.formats.metaseq.files.config import CONFIG, set_facts
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.shards import METADATA, OPTIMIZER, Place
 from remap.formats.metaseq.writing.metadata_nodes import edited, fresh
-from remap.formats.torch.emit import check_names, new_tensors
-from remap.formats.torch.rebuild import reassemble
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import check_names, new_tensors
+from remap.formats.torch.writing.rebuild import reassemble
 from remap.pickles.emit import NewTensor
 from remap.pickles.graph import key_of, lookup, mapping_pairs
 from remap.pickles.nodes import Call, Dict, Global, List, Pairs, Text, Value

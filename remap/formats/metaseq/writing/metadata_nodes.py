@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from remap.formats.metaseq.metadata import Flat, Metadata
+from remap.formats.metaseq.files.metadata import Flat, Metadata
 from remap.pickles.build import node_of
 from remap.pickles.graph import items_of, key_of, lookup, mapping_pairs, plain
 from remap.pickles.nodes import Call, Dict, Global, List, Value

@@ -17,15 +17,15 @@ from remap.dtypes import DType
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile
 from remap.formats.metaseq.checkpoint import Checkpoint
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.names import FileName
+from remap.formats.metaseq.files.shards import MODEL, Place
 from remap.formats.metaseq.line import cast, shard_padding
-from remap.formats.metaseq.metadata import Metadata
-from remap.formats.metaseq.names import FileName
 from remap.formats.metaseq.optimizer import moments as mo
 from remap.formats.metaseq.optimizer.agree import check_units
 from remap.formats.metaseq.optimizer.slots import Optimizer
 from remap.formats.metaseq.part import Part, Tree, derived, flattened
 from remap.formats.metaseq.partition import Divider, Partition
-from remap.formats.metaseq.shards import MODEL, Place
 from remap.formats.metaseq.writing.file import Content, NewState, facts, write_like
 from remap.formats.metaseq.writing.units import reshaped, units_of
 from remap.formats.torch.file import read

@@ -18,16 +18,16 @@ from remap.formats.base import OutFile, TensorBytes
 from remap.formats.follow import PARAMS, Followed, follow
 from remap.formats.metaseq.checkpoint import Checkpoint
 from remap.formats.metaseq.description import in_metaseq
-from remap.formats.metaseq.metadata import Metadata
+from remap.formats.metaseq.files.metadata import Metadata
+from remap.formats.metaseq.files.shards import METADATA, MODEL, OPTIMIZER
 from remap.formats.metaseq.optimizer.agree import WITHOUT
 from remap.formats.metaseq.partition import load_partition
-from remap.formats.metaseq.shards import METADATA, MODEL, OPTIMIZER
 from remap.formats.metaseq.writing.file import Content, facts, file_key, write_like
 from remap.formats.metaseq.writing.metadata_nodes import fresh
 from remap.formats.metaseq.writing.units import units_of
-from remap.formats.torch.emit import emit
 from remap.formats.torch.file import read
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import emit
 from remap.types import Catalog, Location
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from remap.errors import InputError
 from remap.expr import Expr
-from remap.formats.metaseq.metadata import Flat, Metadata
+from remap.formats.metaseq.files.metadata import Flat, Metadata
 from remap.formats.metaseq.partition import Partition
 
 FLAT = "flat_param_0"

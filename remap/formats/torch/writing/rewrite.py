@@ -14,11 +14,11 @@ from remap.errors import UsageError
 from remap.expr import Take
 from remap.formats.base import CopiedBytes, OutFile, TensorBytes
 from remap.formats.torch.container import Archive
-from remap.formats.torch.emit import check_names
-from remap.formats.torch.layout import ALIGNMENT, NewRecord, lay_out_zip
-from remap.formats.torch.names import names_elsewhere
-from remap.formats.torch.rebuild import rebuild
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import check_names
+from remap.formats.torch.writing.layout import ALIGNMENT, NewRecord, lay_out_zip
+from remap.formats.torch.writing.names import names_elsewhere
+from remap.formats.torch.writing.rebuild import rebuild
 from remap.pickles.graph import key_of, mapping_pairs
 from remap.pickles.nodes import Text
 from remap.pickles.rewrite import rename_stream

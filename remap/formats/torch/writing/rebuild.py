@@ -13,10 +13,10 @@ from dataclasses import replace
 from remap.errors import UsageError
 from remap.expr import Expr, Take
 from remap.formats.base import CopiedBytes, OutFile
-from remap.formats.torch.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
-from remap.formats.torch.layout import NewRecord, lay_out_zip
-from remap.formats.torch.names import names_elsewhere
 from remap.formats.torch.state import Contents, TorchFile
+from remap.formats.torch.writing.emit import PREFIX, VERSION, check_names, new_tensors, skeleton
+from remap.formats.torch.writing.layout import NewRecord, lay_out_zip
+from remap.formats.torch.writing.names import names_elsewhere
 from remap.pickles.build import node_of
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.graph import mapping_pairs
@@ -88,8 +88,10 @@ def container(old: Value, pairs: Sequence[tuple[Value, Value]]) -> Value:
 
 
 def edited(contents: Contents, values: Mapping[tuple[str, ...], Value]) -> dict[int, Value]:
-    """What ``reassemble`` changes so that ``values`` lie at their places (keys from the root on). The last key
-    of a place may be new; plain values and nodes alike."""
+    """What ``reassemble`` changes so that ``values`` lie at their places (keys from the root on).
+
+    The last key of a place may be new; plain values and nodes alike.
+    """
     changed: dict[int, Value] = {}
     _edit(contents.walked.root, values, changed)
     return changed

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remap.errors import Damaged
-from remap.formats.metaseq.config import Config
-from remap.formats.metaseq.names import Family
-from remap.formats.metaseq.shards import Shard
+from remap.formats.metaseq.files.config import Config
+from remap.formats.metaseq.files.names import Family
+from remap.formats.metaseq.files.shards import Shard
 
 Place = tuple[int, int]
 """(part, shard)"""

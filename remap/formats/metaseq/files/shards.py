@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remap.errors import Damaged, InputError
-from remap.formats.metaseq.config import Config, read_config
-from remap.formats.metaseq.metadata import Metadata, read_metadata
+from remap.formats.metaseq.files.config import Config, read_config
+from remap.formats.metaseq.files.metadata import Metadata, read_metadata
 from remap.formats.torch import file as torch_file
 from remap.formats.torch.container import read_archive
 from remap.formats.torch.state import TorchFile

@@ -14,16 +14,16 @@ from typing import NamedTuple
 from remap.errors import UsageError
 from remap.expr import Expr, Slice, Take
 from remap.formats.base import CopiedBytes, Literal, OutFile, Part, Seal, WriteOptions
-from remap.formats.dcp.emit import write_metadata
-from remap.formats.dcp.follow import Follow
 from remap.formats.dcp.items import Items
 from remap.formats.dcp.metadata import Chunk, Item, Metadata, Path_, Tensor
 from remap.formats.dcp.optimizer import MODEL, Beside, is_optimizer, nested
 from remap.formats.dcp.reader import METADATA, Folder, locate
+from remap.formats.dcp.writing.emit import write_metadata
+from remap.formats.dcp.writing.follow import Follow
 from remap.formats.follow import follow
 from remap.formats.index import split_shards
-from remap.formats.torch.emit import check_names, emit_root
 from remap.formats.torch.locate import dotted
+from remap.formats.torch.writing.emit import check_names, emit_root
 from remap.types import Catalog, Entry
 
 

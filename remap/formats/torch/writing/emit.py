@@ -12,9 +12,9 @@ from remap.errors import UsageError
 from remap.expr import Expr, is_expr
 from remap.expr.ties import tied_outputs
 from remap.formats.base import OutFile, TensorBytes
-from remap.formats.torch.layout import ALIGNMENT, NewRecord, lay_out_zip
 from remap.formats.torch.locate import Place, dotted
 from remap.formats.torch.state import ODD
+from remap.formats.torch.writing.layout import ALIGNMENT, NewRecord, lay_out_zip
 from remap.pickles.build import node_of, ordered_dict
 from remap.pickles.emit import NewTensor, Writer
 from remap.pickles.nodes import Dict, Text, Value

@@ -1,0 +1,1 @@
+"""A torch file is written: a rename in place, everything else anew, or from nothing."""
