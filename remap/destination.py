@@ -84,7 +84,7 @@ def _around(plan: Plan) -> list[OutFile]:
 def _by_default(plan: Plan) -> str:
     """The source's own format; where packs gave a training run other names, what their layout says."""
     own = plan.catalog.format
-    if plan.steps and isinstance(registry.get(own), Ranked):
+    if plan.steps and isinstance(registry.get(own), (Ranked, Undivided)):
         said = {layout.format for layout in recognised(o.key for o in plan.outputs)} - {None}
         return said.pop() or own if len(said) == 1 else own
     return own

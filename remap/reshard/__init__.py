@@ -18,7 +18,9 @@ from remap.dtypes import dtype as find_dtype
 from remap.errors import InputError, NotACheckpoint
 from remap.files import locate
 from remap.formats import registry
+from remap.formats.base import Format
 from remap.formats.foreign import describe
+from remap.formats.undivided import Undivided
 from remap.output import Begin, How
 from remap.parallel import AS_FOUND, Settings
 from remap.receipt import Receipt
@@ -105,16 +107,19 @@ def _find(path: Path) -> tuple[str, Path]:
     mine = [(f.name, root) for f, root in found if f.name in CUT]
     if not mine:
         what = f"{found[0][0].title}: whole tensors, which are not cut" if found else describe(path)
-        raise NotACheckpoint(
-            what,
-            where=path,
-            remedy="`remap convert SRC DST --to dcp --ranks N` cuts them over ranks for torch; for metaseq "
-            "convert them first (--to metaseq, OPT of Hugging Face with -r opt/hf-to-metaseq)"
-            if found
-            else None,
-        )
+        raise NotACheckpoint(what, where=path, remedy=_elsewhere(found[0][0]) if found else None)
     registry.check_one([root.name for _, root in mine], path)
     return mine[0]
+
+
+def _elsewhere(fmt: Format) -> str:
+    """How whole tensors are cut over ranks."""
+    if isinstance(fmt, Undivided):
+        return "`remap convert SRC DST --tp N` writes it for N tensor-parallel ranks"
+    return (
+        "`remap convert SRC DST --to dcp --ranks N` cuts them over ranks for torch; for metaseq "
+        "convert them first (--to metaseq, OPT of Hugging Face with -r opt/hf-to-metaseq)"
+    )
 
 
 __all__ = ["reshard"]

@@ -88,6 +88,11 @@ def read_folder(path: Path, ranks: int, files: list[Path], first: TorchFile | No
     return Folder(path, ranks, world // ranks, tuple(files))
 
 
+def ranks_of(first: TorchFile) -> int:
+    """Tensor-parallel ranks of the run, as its rank file says it; 1 where it does not."""
+    return max((n for _, n in _said(first)), default=1)
+
+
 def _said(first: TorchFile | None) -> Iterator[tuple[str, int]]:
     for places in (("args", "model_parallel_size"), ("checkpoint_parallel_dimensions", "tp_degree")):
         found = _number(first, *places)

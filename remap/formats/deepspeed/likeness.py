@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from remap.formats.torch.emit import new_tensors
+from remap.formats.torch.rebuild import edited, reassemble
+
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile
-from remap.formats.deepspeed.degrees import Folder, read_folder
-from remap.formats.deepspeed.names import rank_files
+from remap.formats.deepspeed.degrees import Folder, ranks_of, read_folder
+from remap.formats.deepspeed.names import layer_files, rank_files
 from remap.formats.deepspeed.neox import args_of
 from remap.formats.torch import file as torch_file
-from remap.formats.torch.writing.emit import new_tensors
-from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.formats.torch.state import TorchFile
 from remap.pickles.build import ordered_dict
 from remap.pickles.nodes import Value
@@ -89,9 +90,15 @@ def likeness(
     first = torch_file.read(files[0], state_dict=False) if files else None
     if first is None:
         return Likeness(None, kept=False)
-    folder = read_folder(source.root, max(len(source.ranks), 1), files, first)
+    divided = source.ranks or layer_files(source.root) or _has_module(first)
+    ranks = max(len(source.ranks), 1) if divided else ranks_of(first)  # of a universal checkpoint
+    folder = read_folder(source.root, ranks, files, first)
     same = stages in (None, folder.pp) and len(tables) == folder.tp
     return Likeness(folder, same and optimizer and _untouched(source, tables))
+
+
+def _has_module(file: TorchFile) -> bool:
+    return "module" in file.keys and file.plain("module") is not None
 
 
 def _untouched(source: Catalog, tables: Sequence[Mapping[str, Expr]]) -> bool:

@@ -10,7 +10,8 @@ from judges.neox_runs import TRAINED, params_of
 
 import remap
 from remap import api
-from remap.errors import PlanError, UsageError
+from remap.errors import InputError, PlanError, UsageError
+from remap.reshard import reshard
 
 FORMAT = "deepspeed-universal"
 WRAP = ["magma/wrap-adapters"]
@@ -71,6 +72,21 @@ def test_a_renamed_folder_is_still_for_its_ranks(neox_runs: Path, tmp_path: Path
     assert not remap.diff(run, tmp_path / "back")
     straight = made(neox_runs, tmp_path / "straight", rules=WRAP, tp=2)
     assert not remap.diff(straight, tmp_path / "wrapped")
+
+
+def test_it_becomes_other_formats_and_other_ranks(neox_runs: Path, tmp_path: Path) -> None:
+    run = made(neox_runs, tmp_path / "out", tp=4)
+    one = made(neox_runs, tmp_path / "one", tp=1)
+    api.convert(run, tmp_path / "again", tp=1)
+    assert not remap.diff(tmp_path / "again", one)
+    api.convert(run, tmp_path / "layers", to="deepspeed-pipeline", tp=2)
+    assert len(list(tmp_path.glob("layers/global_step3/mp_rank_*"))) == 2
+    api.convert(run, tmp_path / "hf", "gpt_neox/hf-to-neox", inverse=True)
+    whole = remap.open(one)["2.attention.dense.bias"]
+    for key, folder in (("gpt_neox.layers.0", "hf"), ("2", "layers")):
+        assert remap.open(tmp_path / folder)[f"{key}.attention.dense.bias"].equal(whole)
+    with pytest.raises(InputError, match="--tp N` writes it for N tensor-parallel ranks"):
+        reshard(run, tmp_path / "no", tp=2)
 
 
 def test_it_is_as_its_receipt_says(neox_runs: Path, tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from remap.formats.torch.rebuild import edited, reassemble
+
 from remap.expr import Expr
 from remap.formats.base import OutFile
+from remap.formats.deepspeed.degrees import ranks_of
 from remap.formats.deepspeed.likeness import (
     OF_ONE_RANK,
     degrees_of,
@@ -23,12 +26,10 @@ from remap.formats.deepspeed.neox import carried_configs
 from remap.formats.deepspeed.universal.native import Universal
 from remap.formats.deepspeed.zero.overlay import TIED
 from remap.formats.deepspeed.zero.run import Run
-from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.formats.torch.state import TorchFile
 from remap.types import Catalog
 
 ZERO3 = "zero_pp_rank_0_"
-DEGREES = "checkpoint_parallel_dimensions"
 
 
 def model_files(
@@ -41,7 +42,7 @@ def model_files(
     """
     ranks, held = len(tables), _models(source.native)
     if held:
-        stages = stages or (1 if isinstance(source.native, Run) else max(len(held) // _ranks_of(held[0]), 1))
+        stages = stages or (1 if isinstance(source.native, Run) else max(len(held) // ranks_of(held[0]), 1))
         facts = degrees_of(tables, stages)
         files = [
             _alike(f"{step}/mp_rank_{i:02d}_model_states.pt", held[i * len(held) // (ranks * stages)], facts)
@@ -65,13 +66,6 @@ def _models(native: object) -> list[TorchFile]:
     if isinstance(native, Universal):
         return list(native.models)
     return list(native.models.values()) if isinstance(native, Run) and native.stage == 3 else []
-
-
-def _ranks_of(model: TorchFile) -> int:
-    """Tensor-parallel ranks of the run, as its file says it; 1 where it does not."""
-    degrees = model.plain(DEGREES) if DEGREES in model.keys else None
-    found = degrees.get("tp_degree") if isinstance(degrees, Mapping) else None
-    return found if type(found) is int and found > 0 else 1
 
 
 def _alike(name: str, model: TorchFile, facts: Mapping[tuple[str, ...], object]) -> OutFile:
