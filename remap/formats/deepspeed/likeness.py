@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from remap.formats.torch.emit import new_tensors
-from remap.formats.torch.rebuild import edited, reassemble
-
 from remap.expr import Expr, Take
 from remap.formats.base import OutFile
 from remap.formats.deepspeed.degrees import Folder, ranks_of, read_folder
@@ -21,6 +18,8 @@ from remap.formats.deepspeed.names import layer_files, rank_files
 from remap.formats.deepspeed.neox import args_of
 from remap.formats.torch import file as torch_file
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.emit import new_tensors
+from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.pickles.build import ordered_dict
 from remap.pickles.nodes import Value
 from remap.types import Catalog

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from remap.formats.torch.rebuild import edited, reassemble
-
 from remap.expr import Expr
 from remap.formats.base import OutFile
 from remap.formats.deepspeed.degrees import ranks_of
@@ -27,6 +25,7 @@ from remap.formats.deepspeed.universal.native import Universal
 from remap.formats.deepspeed.zero.overlay import TIED
 from remap.formats.deepspeed.zero.run import Run
 from remap.formats.torch.state import TorchFile
+from remap.formats.torch.writing.rebuild import edited, reassemble
 from remap.types import Catalog
 
 ZERO3 = "zero_pp_rank_0_"
