@@ -43,9 +43,9 @@ BARE = frozenset({"lora_magnitude_vector"})
 """A module in the model, a plain tensor in the file."""
 NESTED = frozenset({"modules_to_save", "peanut_encoders", "peanut_decoders", "osf_svd_params", "lily_router"})
 """What holds more than a weight and a bias."""
-_PARTS = ("weight", "bias", "Xd", "Xu", "X", "zeros", "vector_a", "vector_b", "module_logits")
+_PARTS = ("weight", "bias", "scale", "Xd", "Xu", "X", "zeros", "vector_a", "vector_b", "module_logits")
 ENDS = ((), *((n,) for n in _PARTS))
-"""What a layer's own parts are called: GLoRA's, PSOFT's and Poly's beside the others'."""
+"""What a layer's own parts are called: NeoX' RMSNorm has a scale; then GLoRA's, PSOFT's and Poly's."""
 SAVED = "modules_to_save"
 TOKENS = "token_adapter"
 

@@ -144,3 +144,11 @@ def test_a_model_does_not_tell_its_scales(tmp_path: Path) -> None:
         ("one", "2", ""),
         ("two", "3", ""),
     ]
+
+
+def test_a_norm_s_own_parameter_is_no_adapter_s_name(tmp_path: Path) -> None:
+    """GPT-NeoX' RMSNorm has a scale."""
+    keys = {"base_model.model.2.input_layernorm.ln_tuning_layers.scale": (4,)}
+    (tensor,) = read(folder(tmp_path / "adapter", keys, {"peft_type": "LN_TUNING"})).tensors
+    assert (tensor.module, tensor.leaf) == ("2.input_layernorm", "ln_tuning_layers.scale")
+    assert tensor.adapter == "default"
