@@ -214,6 +214,17 @@ def test_model_parts_that_changed_places_are_seen(tmp_path):
         registry.open_catalog(truth.folder)
 
 
+def test_a_checkpoint_suffix_says_which_part_a_file_is(tmp_path):
+    """Where the number of processes is stale, as after a reshard."""
+    truth = make_unflattened(tmp_path, parts=2)
+    for path in truth.files.values():
+        edit(path, lambda s: s["cfg"]["distributed_training"].update(distributed_world_size=64))
+    registry.open_catalog(truth.folder)
+    swap(truth.files[0, 0], truth.files[1, 0])
+    with pytest.raises(Damaged, match="files are not where they say"):
+        registry.open_catalog(truth.folder)
+
+
 def test_a_configuration_that_is_the_same_in_all_files_says_nothing_of_places(tmp_path):
     """As metaseq's reshard_fsdp.py and reshard_mp.py leave it."""
     truth = make_unflattened(tmp_path, parts=4)
