@@ -84,6 +84,18 @@ def test_types_stay(tmp_path: Path, dtype: torch.dtype) -> None:
     assert {t.dtype for t in divided(neox(dtype=dtype), tmp_path, 2).values()} == {dtype}
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_summed_bias_comes_back_bit_for_bit(tmp_path: Path, ranks: int) -> None:
+    # halves of what float16 has no halves of are rounded, and a zero's sign is lost to +0.0
+    tensors = neox()
+    bias = tensors["2.attention.dense.bias"]
+    bias[:6] = torch.tensor([2.0**-24, 3 * 2.0**-24, -0.0, 0.0, 65504.0, 1e-5])
+    divided(tensors, tmp_path, ranks)
+    reshard(tmp_path / "out", tmp_path / "back", tp=1)
+    found = stored(tmp_path / "back")["2.attention.dense.bias@0"]
+    assert found.view(torch.int16).equal(bias.view(torch.int16))
+
+
 def test_a_file_holds_its_own_part_only(tmp_path: Path) -> None:
     # their parts are views, each file has the storage of all of it
     found = divided(neox(), tmp_path, 2)

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
-from math import prod
+from math import copysign, prod
 from typing import Union
 
 from remap.errors import Damaged, UsageError
@@ -78,10 +78,15 @@ def lower(expr: Expr) -> list[Run] | None:
     if isinstance(expr, Pad):
         return _pad(expr)
     if isinstance(expr, Constant):
-        return [Fill(expr.spec.nbytes)] if expr.value == 0 else None
+        return [Fill(expr.spec.nbytes)] if is_zero(expr.value) else None
     if isinstance(expr, Same):
         return _same(expr)
     return None  # arithmetic is to be done
+
+
+def is_zero(value: float) -> bool:
+    """Are all bytes of the number zero? Those of -0.0 are not."""
+    return value == 0 and copysign(1, value) > 0
 
 
 def _take(take: Take) -> list[Run] | None:
@@ -160,7 +165,7 @@ def _permute(node: Permute) -> list[Run] | None:
 
 
 def _pad(node: Pad) -> list[Run] | None:
-    if node.value != 0:
+    if not is_zero(node.value):
         return None
     shape = node.of.spec.shape
     inner = prod(shape[node.dim + 1 :]) * node.spec.dtype.itemsize

@@ -28,6 +28,7 @@ def test_zeros_lower_to_bytes_and_other_constants_do_not() -> None:
     spec = TensorSpec(dtype("bf16"), (3, 4))
     assert ranges.lower(Constant(spec)) == [ranges.Fill(24)]
     assert ranges.lower(Constant(spec, 1.0)) is None
+    assert ranges.lower(Constant(spec, -0.0)) is None  # a bit of it is set
 
 
 def test_the_peak_counts_double_precision(tmp_path: Path) -> None:
