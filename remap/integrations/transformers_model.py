@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import transformers
 
@@ -41,12 +42,11 @@ def open_folder(text: str) -> Target:
     return target_of(built(lambda: found(config), text), text)
 
 
-def _check_counts(path: Path, config: Mapping[object, object]) -> None:
+def _check_counts(path: Path, config: Mapping[Any, object]) -> None:
     """Raise Hostile for numbers of layers and experts that no model has: each takes time and memory, on the
     meta device, too."""
-    large = [
-        f"{k}: {v}" for k, v in config.items() if isinstance(v, int) and v > MOST and _COUNT.search(str(k))
-    ]
+    numbers = [(str(k), v) for k, v in config.items() if isinstance(v, int) and v > MOST]
+    large = [f"{k}: {v}" for k, v in numbers if _COUNT.search(k)]
     if large:
         raise Hostile("its model would have more modules than can be built", where=path, problems=large)
     for value in config.values():
