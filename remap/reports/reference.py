@@ -25,9 +25,9 @@ writes a key list, which can lie beside the training code, so that CI needs no m
 
 The exit code is 0 where the policy lets it pass and 1 where it does not.
 
-What a conversion would refuse is told here beside everything else: two tensors that want one name, keys that no
-rule owns, rules that don't fit. An audit goes on: the first of two has the name, a key without a rule keeps its
-own.
+What a conversion would refuse is told here beside everything else: two tensors that want one name, keys that
+no rule owns, rules that don't fit. An audit goes on: the first of two has the name, a key without a rule
+keeps its own.
 
 A layout (`--against magma/neox`) is the target with the sizes that the checkpoint's config and tensors tell;
 `--target-param layers=24` says one of them. Groups of keys that a model has all or none of (adapters, an image
