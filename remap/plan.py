@@ -7,8 +7,8 @@ the identity. ``params`` are the user's (``-p``), ``remembered`` what a source's
 (``{pack: {param: value}}``: the ``params`` of its steps). ``again`` names rules that may be applied to
 keys that look converted already. ``ride`` has partition classes follow the keys; ``spare`` are names of
 ``params`` that others than the packs take. ``cast`` changes floats only. ``partial`` keys (an example) need
-not make every rule fire. A ``tolerant`` plan is for an audit: what a conversion would refuse is among its troubles.
-Entries without a location (a key list) plan as well. Raises UsageError, PlanError.
+not make every rule fire. A ``tolerant`` plan is for an audit: what a conversion would refuse is among its
+troubles. Entries without a location (a key list) plan as well. Raises UsageError, PlanError.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ from remap.audits.report import Report
 from remap.checkpoint import Checkpoint
 from remap.errors import RemapError, UsageError
 from remap.expr import Expr
-from remap.formats.deepspeed.names import LATEST, layer_of, rank_of
 from remap.formats.deepspeed.likeness import MODULE_ONLY
+from remap.formats.deepspeed.names import LATEST, layer_of, rank_of
 from remap.formats.deepspeed.pipeline import STEP
 from remap.integrations.deepspeed_stage import joined, layers_of, stage_target
 from remap.integrations.torch_loading import examine
@@ -47,7 +47,7 @@ from remap.integrations.torch_transfer import value
 from remap.integrations.verdict import failure
 
 if TYPE_CHECKING:
-    from remap.api import Source
+    from remap.opening import Source
 
 
 def load_checkpoint(

@@ -74,7 +74,9 @@ def test_files_of_all_layers_left_of_another_run_are_refused(pipeline, said):
     for i in (0, 2, 100):
         torch.save({"norm.weight": torch.ones(4)}, pipeline / f"layer_{i:02d}-model_01-model_states.pt")
     torch.save({"module": None, **said}, pipeline / "mp_rank_00_model_states.pt")
-    with pytest.raises(Damaged, match=r"2 tensor-parallel ranks, and mp_rank_00_model_states.pt says otherwise"):
+    with pytest.raises(
+        Damaged, match=r"2 tensor-parallel ranks, and mp_rank_00_model_states.pt says otherwise"
+    ):
         registry.open_catalog(pipeline)
 
 
@@ -98,7 +100,9 @@ def test_ranks_hold_the_same_keys(pipeline):
 
 def test_two_files_for_one_layer_are_refused(pipeline):
     torch.save({"norm.weight": torch.ones(4)}, pipeline / "layer_002-model_00-model_states.pt")
-    with pytest.raises(Damaged, match=r"layer 2, rank 0: layer_002-model_00-model_states\.pt, layer_02-model_00"):
+    with pytest.raises(
+        Damaged, match=r"layer 2, rank 0: layer_002-model_00-model_states\.pt, layer_02-model_00"
+    ):
         registry.open_catalog(pipeline)
 
 
