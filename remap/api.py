@@ -14,8 +14,9 @@ import remap.parallel as parallel
 import remap.receipt as receipts
 import remap.verify as checks
 from remap.checkpoint import Checkpoint
+from remap.comparing.copies import check_copies
+from remap.comparing.differences import Difference, compare
 from remap.destination import SUFFIXES, laid_out
-from remap.differences import Difference, compare
 from remap.errors import UsageError
 from remap.files import locate
 from remap.formats.base import Format, OutFile, Ranked
@@ -133,7 +134,7 @@ def convert(
         left=_left(made.catalog, files),
         at=place,
         again=tuple(again),
-        notes=checks.check_copies(made.catalog, settings.copies),
+        notes=check_copies(made.catalog, settings.copies),
         parallel=_said(made, tp, pp, settings),
     )
     written = parallel.rank_plan(made, tables) if tables and isinstance(fmt, Ranked) else made

@@ -21,11 +21,11 @@ from remap.audits.policy import STRICT, Policy
 from remap.audits.report import Report
 from remap.audits.suggest.search import suggest
 from remap.audits.target import Target
+from remap.comparing.digests import digests
 from remap.errors import UsageError
 from remap.expr import Expr, Permute, Take
 from remap.plan import Plan
 from remap.types import Catalog
-from remap.verify import digests
 
 
 def audit(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import remap.receipt as receipts
+from remap.comparing.digests import digests as digests_of
+from remap.comparing.digests import other_bytes
 from remap.errors import Damaged
 from remap.executors.registry import find as find_workers
 from remap.expr import Take
@@ -21,8 +23,7 @@ from remap.stream.placing.fingerprint import Stamp, fingerprint, stamp
 from remap.stream.placing.names import put_file
 from remap.stream.run import default_jobs
 from remap.types import Catalog, Entry, find_ties
-from remap.verify import check_headers, other_bytes
-from remap.verify import digests as digests_of
+from remap.verify import check_headers
 
 Begin = Callable[[int, int], Callable[[int], None]]
 """Called with (number of files, bytes); gives the function that is told of bytes written."""

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 
-import xxhash
-
-from remap.errors import Damaged, VerifyError
-from remap.expr import Expr, Take
-from remap.partitions.base import Copies
-from remap.partitions.replicated import Replicated
+from remap.comparing.digests import digests, other_bytes
+from remap.errors import VerifyError
+from remap.expr import Take
 from remap.plan import Plan
 from remap.receipt import Receipt
-from remap.stream.read import BUFFER, read_expr
-from remap.stream.run import MEMORY, default_jobs
-from remap.types import Catalog, Entry, Location, Scattered, Span
-
-STRETCHES = 1000
-"""Of a tensor's bytes in a file. What is cut finer is read twice rather than kept track of."""
+from remap.types import Catalog, Entry
 
 
 def check_headers(plan: Plan, written: Mapping[str, Entry]) -> None:
@@ -35,79 +25,6 @@ def check_headers(plan: Plan, written: Mapping[str, Entry]) -> None:
     ]
     if problems:
         raise VerifyError("the output is not what the plan says; it was discarded", problems=problems)
-
-
-def check_copies(catalog: Catalog, copies: Copies) -> list[str]:
-    """A warning for replicated tensors that differ between the ranks of ``catalog``, with the largest
-    difference. Raises Damaged instead where copies must agree (``error``)."""
-    held = [k for k, cls in catalog.partitions.items() if isinstance(cls, Replicated)]
-    tables = [{k: Take(t[k]) for k in held} for t in catalog.ranks]
-    first, *others = [digests(t) for t in tables] or [{}]
-    apart = [k for k in held if any(found[k] != first[k] for found in others)]
-    if not apart:
-        return []
-    largest = {k: max(difference(tables[0][k], t[k]) for t in tables[1:]) for k in apart}
-    lines = [f"{k}: by up to {n:.3g}" for k, n in sorted(largest.items(), key=lambda item: -item[1])]
-    if copies == "error":
-        raise Damaged(
-            f"{len(apart)} tensors of which every rank has a copy differ between ranks",
-            where=catalog.root,
-            problems=lines,
-            remedy="ranks of a long run drift apart: --on-disagree mean averages them, first takes rank 0's",
-        )
-    took = {"first": "that of rank 0 was taken", "mean": "they were averaged"}[copies]
-    return [f"{len(apart)} tensors differ between ranks, {took}; most {lines[0]}"]
-
-
-def difference(a: Expr, b: Expr) -> float:
-    """The largest difference between the elements of two tensors of one shape."""
-    from remap.expr.blocks import evaluate
-
-    return float((evaluate(a).double() - evaluate(b).double()).abs().max())
-
-
-def digest(expr: Expr, memory: int = MEMORY) -> str:
-    """The xxh3-128 of an expression's row-major bytes, hex; the tensor is never held whole."""
-    total = xxhash.xxh3_128()
-    for data in read_expr(expr, memory):
-        total.update(data)
-    return total.hexdigest()
-
-
-def other_bytes(files: Mapping[str, Path], entries: Iterable[Entry]) -> dict[str, str]:
-    """The xxh3-128 (hex) of what each file holds beside the tensors of ``entries``: headers, pickles,
-    checksums, an optimizer. A tensor that doesn't lie in a few stretches counts as the file's."""
-    spans: dict[Path, list[tuple[int, int]]] = {}
-    for entry in entries:
-        for span in _stretches(entry):
-            spans.setdefault(span.file, []).append((span.offset, span.nbytes))
-    with ThreadPoolExecutor(default_jobs()) as pool:
-        found = pool.map(lambda path: _beside(path, sorted(spans.get(path, ()))), files.values())
-        return dict(zip(files, found, strict=True))
-
-
-def _stretches(entry: Entry) -> Sequence[Span]:
-    where = entry.location
-    if isinstance(where, Location) and where.strides is None:
-        return [Span(where.file, where.offset, entry.spec.nbytes)]
-    return where.spans if isinstance(where, Scattered) and len(where.spans) <= STRETCHES else []
-
-
-def _beside(path: Path, spans: Iterable[tuple[int, int]]) -> str:
-    total = xxhash.xxh3_128()
-    with path.open("rb") as f:
-        size = f.seek(0, os.SEEK_END)
-        at = 0
-        for offset, nbytes in (*spans, (size, 0)):
-            f.seek(at)
-            while at < offset:
-                data = f.read(min(BUFFER, offset - at))
-                if not data:
-                    return ""
-                total.update(data)
-                at += len(data)
-            at = max(at, offset + nbytes)
-    return total.hexdigest()
 
 
 def check_files(receipt: Receipt, folder: Path, entries: Mapping[str, Entry]) -> list[str]:
@@ -129,12 +46,6 @@ def check_files(receipt: Receipt, folder: Path, entries: Mapping[str, Entry]) ->
         for name, digest in found.items()
         if digest != receipt.files[name].xxh3_128
     ]
-
-
-def digests(exprs: Mapping[str, Expr], jobs: int | None = None) -> dict[str, str]:
-    """The digest of every expression, by its key."""
-    with ThreadPoolExecutor(jobs or default_jobs()) as pool:
-        return dict(zip(exprs, pool.map(digest, exprs.values()), strict=True))
 
 
 def check_receipt(receipt: Receipt, catalog: Catalog) -> list[str]:

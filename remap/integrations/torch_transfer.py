@@ -15,6 +15,7 @@ from torch import nn
 
 from remap.audits.report import Report
 from remap.checkpoint import Checkpoint
+from remap.comparing.digests import digests
 from remap.dtypes import dtype as find_dtype
 from remap.errors import RemapError, UsageError
 from remap.expr import Cast, Expr, Take, ranges
@@ -23,7 +24,6 @@ from remap.integrations.torch_places import Place, expanded, on_meta, places, sh
 from remap.integrations.watching.torch_state import quietly
 from remap.integrations.watching.watch import seen_strict
 from remap.types import Catalog
-from remap.verify import digests
 
 SHOWN = 8
 """Names in a note of the report; the rest are counted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from remap.comparing.digests import digest
 from remap.errors import InputError, UsageError
 from remap.formats.companions import carried
 from remap.formats.metaseq.checkpoint import Checkpoint, read_checkpoint
@@ -20,7 +21,6 @@ from remap.output import How, What, write_output
 from remap.receipt import Receipt
 from remap.reshard.wanted import Wanted, plan_of
 from remap.types import Entry
-from remap.verify import digest
 
 SUFFIX = ".pt"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import remap.receipt as receipts
 from remap import parallel
+from remap.comparing.copies import check_copies
 from remap.errors import UsageError
 from remap.expr import Cast, Expr, Take
 from remap.formats import registry
@@ -22,7 +23,6 @@ from remap.plan import Output, Plan, make_plan
 from remap.receipt import Parallel, Receipt
 from remap.reshard.wanted import Wanted
 from remap.types import Catalog, Entry
-from remap.verify import check_copies
 
 
 def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:

@@ -18,11 +18,11 @@ from safetensors.numpy import save_file
 
 from remap import api
 from remap.authoring.inference import infer
+from remap.comparing.digests import digests
 from remap.expr import Take
 from remap.packs import load, load_layout, read
 from remap.plan import Plan, make_plan
 from remap.types import Catalog, Entry, TensorSpec
-from remap.verify import digests
 
 PARAMS = {
     "layers": "12",

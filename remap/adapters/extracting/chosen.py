@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from remap.adapters.model import Adapter
 from remap.audits.names.wrappers import unwrap
+from remap.comparing.digests import digest
 from remap.dialects import registry
 from remap.dialects.base import AdapterTensor, Wraps
 from remap.dialects.peft import TOKENS
@@ -14,7 +15,6 @@ from remap.dialects.wrapping import ALSO_NAMES, Around, bare, strangers
 from remap.errors import UsageError
 from remap.expr import Take
 from remap.plan import Output
-from remap.verify import digest
 
 SHARED = ("vera_A", "vera_B", "pvera_A", "pvera_B", "vblora_vector_bank")
 """Projections that all modules share: the model's state dict has them in each."""

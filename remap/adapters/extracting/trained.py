@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from remap.comparing.digests import digests
 from remap.errors import UsageError
 from remap.expr import Take
 from remap.types import Catalog, Entry
-from remap.verify import digests
 
 
 def trained(model: Mapping[str, Entry], base: Catalog) -> tuple[str, ...]:

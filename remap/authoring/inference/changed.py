@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from remap.authoring.inference.pairs import Pair
+from remap.comparing.digests import digest
 from remap.dtypes import DType
 from remap.expr import Cast, Slice, Take
 from remap.ops.base import Scope
 from remap.ops.registry import read_op
 from remap.types import Entry, TensorSpec
-from remap.verify import digest
 
 Found = dict[tuple[TensorSpec, str], list[Entry]]
 """Entries by what they are to be and its digest."""

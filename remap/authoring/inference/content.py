@@ -14,9 +14,9 @@ from remap.authoring.inference.changed import changed
 from remap.authoring.inference.fused import fused
 from remap.authoring.inference.pairs import Fold, Pair, apart, undone
 from remap.authoring.inference.recognised import Parts, recognised
+from remap.comparing.digests import digests
 from remap.expr import Take
 from remap.types import Catalog, Entry
-from remap.verify import digests
 
 
 def by_content(source: Catalog, target: Catalog) -> list[Pair]:

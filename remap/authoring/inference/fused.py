@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from remap.authoring.inference.pairs import Pair
+from remap.comparing.digests import digest
 from remap.expr import Slice, Take
 from remap.ops.base import Scope
 from remap.ops.registry import read_op
 from remap.types import Entry, TensorSpec
-from remap.verify import digest
 
 MOST = 1 << 16
 """Rows that a whole may have: each of them is read by itself."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from remap.authoring.inference.pairs import MEMBER, Step, counted
+from remap.comparing.digests import digest
 from remap.expr import Expr, Permute, Reshape, Slice, Take
 from remap.ops.base import Scope
 from remap.ops.registry import read_op
 from remap.types import Entry, TensorSpec
-from remap.verify import digest
 
 MOST_TURNS = 3
 """Parts whose rows may lie by turns."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from remap.comparing.digests import digests
+from remap.comparing.relations import relate, unlike
 from remap.errors import UsageError
 from remap.expr import Take
-from remap.relations import relate, unlike
 from remap.types import Catalog
-from remap.verify import digests
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One key of which two checkpoints have not the same: ``verdict`` is ``only in A``, ``only in B``, or one
-    of ``remap.relations``; ``detail`` has both sides."""
+    of ``remap.comparing.relations``; ``detail`` has both sides."""
 
     key: str
     verdict: str

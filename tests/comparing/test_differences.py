@@ -71,7 +71,7 @@ def test_what_has_no_values_is_not_compared(tmp_path):
 
 
 def test_large_tensors_are_compared_by_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("remap.relations.BLOCK", 64)
+    monkeypatch.setattr("remap.comparing.relations.BLOCK", 64)
     (found,) = differences(tmp_path, {"k": MATRIX}, {"k": MATRIX * 2})
     assert found.detail.endswith("B is A times 2")
     (found,) = differences(tmp_path, {"k": MATRIX}, {"k": MATRIX[SHUFFLED]})

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
+from remap.comparing.digests import digest
 from remap.expr import Cast, Expr, Permute, blocks
 from remap.expr.boxes import whole
 from remap.stream.read import read_expr
-from remap.verify import digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
