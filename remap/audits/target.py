@@ -21,6 +21,7 @@ from remap.files import is_remote, locate
 from remap.formats import registry
 from remap.formats.keylist import UNKNOWN
 from remap.packs import available_layouts, load_layout
+from remap.packs.load import LAYOUT
 from remap.parallel import AS_FOUND, Settings, whole
 from remap.types import Catalog, Entry, TensorSpec
 
@@ -115,9 +116,10 @@ def open_target(
     """The target that ``what`` names, or is. Raises UsageError, InputError, PackError.
 
     A path is a checkpoint, a key list, or a Hugging Face folder with a ``config.json`` and no weights.
-    ``package.module:function`` and ``path.py:function`` return an ``nn.Module``. ``family/name`` is a layout,
-    whose parameters are ``params``, or read from ``config`` and the ``offered`` entries of the source. Other
-    targets but the ranks of a parallel run have no parameters: UsageError.
+    ``package.module:function`` and ``path.py:function`` return an ``nn.Module``. ``family/name``, or the path
+    of a ``.layout.yaml``, is a layout, whose parameters are ``params``, or read from ``config`` and the
+    ``offered`` entries of the source. Other targets but the ranks of a parallel run have no parameters:
+    UsageError.
     """
     if isinstance(what, Target):
         return what
@@ -127,6 +129,8 @@ def open_target(
         return _of_model(what)
     path = locate(what).expanduser()
     text = str(path) if is_remote(path) else str(what)
+    if text in available_layouts() or (path.name.endswith(LAYOUT) and path.is_file()):
+        return _from_layout(text, offered, config, params)
     if path.exists() and not _config_only(path):
         found = registry.open_catalog(path, at=at, options=settings.reading)
         model = whole(found, replace(settings, params=params or {}))
@@ -136,8 +140,6 @@ def open_target(
     if path.exists() or ":" in text:
         _check_no_params(params, text)
         return _opener("config" if path.exists() else "function")(text)
-    if text in available_layouts():
-        return _from_layout(text, offered, config, params)
     raise UsageError(
         "nothing to audit against: no such file or folder",
         where=text,

@@ -29,11 +29,11 @@ What a conversion would refuse is told here beside everything else: two tensors 
 no rule owns, rules that don't fit. An audit goes on: the first of two has the name, a key without a rule
 keeps its own.
 
-A layout (`--against magma/neox`) is the target with the sizes that the checkpoint's config and tensors
-tell; `--target-param layers=24` says one of them. Groups of keys that a model has all or none of (adapters,
-an image prefix) are wanted where the checkpoint has one of them, or with `--target-param
-mlp_adapter=present`; what is optional and absent is told. A layout knows no types: `--target-param
-dtype=bfloat16` says which.
+A layout (`--against magma/neox`, or a `.layout.yaml` of your own) is the target with the sizes that the
+checkpoint's config and tensors tell; `--target-param layers=24` says one of them. Groups of keys that a
+model has all or none of (adapters, an image prefix) are wanted where the checkpoint has one of them, or
+with `--target-param mlp_adapter=present`; what is optional and absent is told. A layout knows no types:
+`--target-param dtype=bfloat16` says which.
 
 <!-- Made by python -m remap.reports.reference from the categories' docstrings; a test keeps it current. -->
 """

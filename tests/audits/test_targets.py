@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,13 @@ def test_a_layout_with_parameters(pythia: Callable[[str], Path]) -> None:
     report = remap.audit(source, "gpt_neox/hf", target_params={"layers": "5"})
     assert report.counts["missing-stage"] == 12
     assert {f.key.split(".")[2] for f in report.of("missing-stage")} == {"4"}
+
+
+def test_a_layout_of_ones_own_is_named_by_its_path(pythia: Callable[[str], Path], tmp_path: Path) -> None:
+    own = tmp_path / "own.layout.yaml"
+    own.write_text(files("remap_rules").joinpath("gpt_neox", "hf.layout.yaml").read_text())
+    report = remap.audit(pythia("fp32"), own, target_params={"layers": "5"})
+    assert report.counts["missing-stage"] == 12
 
 
 def test_a_layouts_output_head_is_wanted_unless_the_config_ties_it(
