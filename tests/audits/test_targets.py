@@ -290,13 +290,13 @@ def test_a_layouts_optional_groups_are_told_where_they_are_absent(pythia: Callab
     (mlp,) = [t for t in told if "mlp_adapter=present" in t]
     assert mlp.startswith("{i+2}.mlp.adapter.{adapter_norm.down}.weight, ")
     assert mlp.endswith(", 16 tensors; --target-param mlp_adapter=present wants them")
-    (prefix,) = [t for t in told if "image_prefix=present" in t]
+    (prefix,) = [t for t in told if "prefix=present" in t]
     assert prefix.startswith("0.image_prefix.enc.**, ")
     assert not any("inv_freq" in t for t in told), "the model computes it"
 
 
 def test_a_layouts_group_is_wanted_by_its_parameter(pythia: Callable[[str], Path]) -> None:
-    params = {"mlp_adapter": "present", "attention_adapter": "present", "image_prefix": "present"}
+    params = {"mlp_adapter": "present", "attention_adapter": "present", "prefix": "present"}
     report = remap.audit(pythia("fp32"), "magma/neox", "magma/from-hf", policy="magma", target_params=params)
     assert report.passed, "as the policy allows"
     assert len(report.of("missing-adapter")) == 4 * 2 * 4, "layers, attention and MLP, two linear layers"

@@ -128,7 +128,7 @@ def told(pack: str, config: Any) -> dict[str, str]:
 
     found = config.to_dict()
     values = {
-        name: next((str(found[c]) for c in param.from_config if found.get(c) is not None), "")
+        name: next((str(found[c]).lower() for c in param.from_config if found.get(c) is not None), "")
         for name, param in load(pack).params.items()
     }
     return {n: v for n, v in values.items() if v}

@@ -176,14 +176,14 @@ def _typed(pack: Pack, param: Param, value: object, origin: str) -> int | str:
 def check_value(param: Param, value: object) -> int | str:
     """The number or choice that ``value`` is. Raises PackError, without a place, where it is none."""
     if param.choices:
-        if isinstance(value, bool) and str(value) not in param.choices:
-            value = str(value).lower()  # as YAML and JSON spell it
-        if str(value) not in param.choices:
+        text = str(value)
+        text = text.lower() if text in ("True", "False") else text  # as YAML and JSON spell it
+        if text not in param.choices:
             raise PackError(
-                f"{value!r} is not one of its choices{suggestion(str(value), list(param.choices))}",
+                f"{value!r} is not one of its choices{suggestion(text, list(param.choices))}",
                 remedy=f"use one of {', '.join(param.choices)}",
             )
-        return str(value)
+        return text
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     if isinstance(value, bool) or not text.isascii() or not text.removeprefix("-").isdigit():
         raise PackError(f"{value!r} is no whole number")
