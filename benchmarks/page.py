@@ -14,7 +14,7 @@ INTRO = """# Benchmarks
 with; seconds and memory are medians, a ratio is the median of the rounds' ratios. `cpu` is processor time,
 which a busy machine changes less. `benchmarks/` has the commands, `docs/benchmarks.json` every single run.
 
-remap takes a digest of every tensor, re-opens what it wrote and checks it; `cp` does not. All of them leave
+Unlike `cp`, remap takes a digest of every tensor, re-opens what it wrote and checks it; all of them leave
 it to the system to write the data out, but for the rows that say `synced`.
 """
 BAR, WIDTH, LEFT = 26, 760, 240
