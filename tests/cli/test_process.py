@@ -33,10 +33,16 @@ def test_a_reader_that_goes_away_ends_it_quietly(many):
     pipe.stderr.close()
 
 
+def _heed_signals():
+    """In a shell's background SIGINT is ignored, under nohup SIGHUP, and so it is by what they start."""
+    for name in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_stops_it_and_leaves_nothing(many, tmp_path, name):
     command = [*REMAP, "convert", many, tmp_path / "out.safetensors", "--dtype", "f16", "--jobs", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_signals)
     while process.poll() is None and not any(tmp_path.rglob("*.part")):
         time.sleep(0.001)
     process.send_signal(getattr(signal, name))
