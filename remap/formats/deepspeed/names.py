@@ -103,17 +103,26 @@ def step_folders(path: Path) -> list[Path]:
         return []
     if has_model(path):
         return [path]
-    latest = path / LATEST
-    if latest.is_file() and latest.stat().st_size < 4096:
-        tag = latest.read_text(errors="replace").strip()
-        if tag in ("", "..") or Path(tag).name != tag or not (path / tag).is_dir():
-            raise Damaged(
-                f"names the step {tag!r}, which is no folder here",
-                where=latest,
-                remedy="write the name of one of the step folders into it, or point at that folder",
-            )
-        return [path / tag]
+    named = named_step(path / LATEST)
+    if named is not None:
+        return [named]
     return sorted(p for p in path.iterdir() if p.is_dir() and has_model(p))
+
+
+def named_step(latest: Path) -> Path | None:
+    """The step folder that ``latest`` names, beside it; None where there is no such file. Raises Damaged
+    where it names none."""
+    if not latest.is_file() or latest.stat().st_size >= 4096:
+        return None
+    tag = latest.read_text(errors="replace").strip()
+    step = latest.parent / tag
+    if tag in ("", "..") or Path(tag).name != tag or not step.is_dir():
+        raise Damaged(
+            f"names the step {tag!r}, which is no folder here",
+            where=latest,
+            remedy="write the name of one of the step folders into it, or point at that folder",
+        )
+    return step
 
 
 def has_model(folder: Path) -> bool:

@@ -15,8 +15,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from remap.errors import Damaged
-from remap.formats.deepspeed.names import partition_files, rank_files
+from remap.formats.deepspeed.names import named_step, partition_files, rank_files
 
 LATEST_UNIVERSAL = "latest_universal"
 ZERO_FOLDER = "zero"
@@ -36,16 +35,9 @@ def find(path: Path) -> Sequence[Path]:
     inside = [p for p in (path, *path.parents[:2]) if is_universal(p)]
     if inside:
         return inside[:1]
-    latest = path / LATEST_UNIVERSAL
-    if latest.is_file() and latest.stat().st_size < 4096:
-        tag = latest.read_text(errors="replace").strip()
-        if tag in ("", "..") or Path(tag).name != tag or not (path / tag).is_dir():
-            raise Damaged(
-                f"names the step {tag!r}, which is no folder here",
-                where=latest,
-                remedy="write the name of one of the step folders into it, or point at that folder",
-            )
-        return [path / tag] if is_universal(path / tag) else []
+    named = named_step(path / LATEST_UNIVERSAL)
+    if named is not None:
+        return [named] if is_universal(named) else []
     return sorted(p for p in path.iterdir() if p.is_dir() and is_universal(p))
 
 
