@@ -110,7 +110,7 @@ def convert(
     target = locate(destination)
     if not made.outputs:
         raise UsageError("nothing is left to write: every tensor is dropped", where=made.catalog.root)
-    settings = told(settings, params, made.catalog)
+    settings = told(settings, params, receipts.find(made.catalog))
     made = parallel.placed(made, settings) if tp else made
     tables = parallel.spread(made, tp) if tp else None
     fmt, files = laid_out(

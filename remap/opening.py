@@ -12,6 +12,7 @@ from remap.checkpoint import Checkpoint
 from remap.files import locate
 from remap.formats import registry
 from remap.parallel import AS_FOUND, Settings
+from remap.receipt import Receipt
 from remap.types import Catalog
 
 Source = str | Path | Catalog | Checkpoint
@@ -29,8 +30,18 @@ def catalog(
 
     Tensor-parallel ranks are merged, as ``settings`` and the ``params`` of a layout say.
     """
+    return opened(source, at=at, settings=settings, params=params)[0]
+
+
+def opened(
+    source: Source, *, at: str | None, settings: Settings, params: Mapping[str, str] | None
+) -> tuple[Catalog, Settings, Receipt | None]:
+    """The catalog, the settings with what the user and the source's receipt say of layouts' parameters, and
+    that receipt."""
     found = unmerged(source, at, settings)
-    return parallel.whole(found, told(settings, params, found))
+    left = receipts.find(found)
+    settings = told(settings, params, left)
+    return parallel.whole(found, settings), settings, left
 
 
 def unmerged(source: Source, at: str | None, settings: Settings = AS_FOUND) -> Catalog:
@@ -43,8 +54,7 @@ def unmerged(source: Source, at: str | None, settings: Settings = AS_FOUND) -> C
     return registry.open_catalog(locate(source), at=at, options=settings.reading)
 
 
-def told(settings: Settings, params: Mapping[str, str] | None, source: Catalog) -> Settings:
+def told(settings: Settings, params: Mapping[str, str] | None, left: Receipt | None) -> Settings:
     """With what the user and the source's receipt say of layouts' parameters."""
-    left = receipts.find(source)
     remembered = left.parallel.params if left and left.parallel else {}
     return replace(settings, params=params or {}, remembered=remembered)

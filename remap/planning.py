@@ -12,7 +12,7 @@ from remap.dtypes import dtype as find_dtype
 from remap.errors import UsageError
 from remap.formats import registry
 from remap.formats.base import Ranked
-from remap.opening import Source, catalog, told, unmerged
+from remap.opening import Source, opened, unmerged
 from remap.packs import load
 from remap.packs.language.pack import Pack
 from remap.parallel import AS_FOUND, Settings
@@ -47,9 +47,7 @@ def plan(
     tp       how many tensor-parallel ranks are to be written; None for as many as the format has
     settings how tensor-parallel ranks are merged and divided
     """
-    found = catalog(source, at=at, settings=settings, params=params)
-    left = receipts.find(found)
-    settings = told(settings, params, found)
+    found, settings, left = opened(source, at=at, settings=settings, params=params)
     found = parallel.known(found, settings) if tp else found
     packs = load_packs(rules)
     rider = parallel.rider(found, packs, settings) if found.ranks or tp else None
