@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from servers import Store, Web
 
+    Shared = Callable[[str, Callable[[Path], object]], Path]
+
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -50,65 +52,59 @@ def pythia(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def neox_runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Shared:
+    """A folder by its name, made once for all workers: what fills it is called with it."""
+    from filelock import FileLock
+
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if hasattr(request.config, "workerinput") else base
+
+    def made(name: str, fill: Callable[[Path], object]) -> Path:
+        root = base / name
+        with FileLock(f"{root}.lock"):
+            if not root.exists():
+                unfinished = root.with_name(f"{name}-unfinished")
+                unfinished.mkdir()
+                fill(unfinished)
+                unfinished.rename(root)
+        return root
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def neox_runs(shared: Shared) -> Path:
     """A folder with what real DeepSpeed saved on two ranks or stages, a run a folder: ``judges.neox_runs``.
 
     Workers share it, and tests only read it.
     """
-    from filelock import FileLock
     from judges.neox_runs import save_all
 
-    base = tmp_path_factory.getbasetemp()
-    root = (base.parent if hasattr(request.config, "workerinput") else base) / "neox-runs"
-    with FileLock(f"{root}.lock"):
-        if not root.exists():
-            unfinished = root.with_name("neox-runs-unfinished")
-            unfinished.mkdir()
-            save_all(unfinished)
-            unfinished.rename(root)
-    return root
+    return shared("neox-runs", save_all)
 
 
 @pytest.fixture(scope="session")
-def ranks(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def ranks(shared: Shared) -> Path:
     """A folder with what real torch saved on four ranks: ``formats/dcp/torch_ranks.py``.
 
     Workers share it, and tests only read it.
     """
-    from filelock import FileLock
     from formats.dcp.launch import run_ranks
 
-    base = tmp_path_factory.getbasetemp()
-    root = (base.parent if hasattr(request.config, "workerinput") else base) / "ranks"
-    with FileLock(f"{root}.lock"):
-        if not root.exists():
-            unfinished = root.with_name("ranks-unfinished")
-            unfinished.mkdir()
-            run_ranks("write", unfinished)
-            unfinished.rename(root)
-    return root
+    return shared("ranks", lambda folder: run_ranks("write", folder))
 
 
 @pytest.fixture(scope="session")
-def zero_runs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def zero_runs(shared: Shared) -> Path:
     """A folder with what real DeepSpeed saved under ZeRO on two processes (``judges.zero_training.CASES``):
     ``<case>`` is a checkpoint, ``<case>.truth.N`` what rank N's live engine held, ``losses.json`` its losses
     from there on.
 
     Workers share it, and tests only read it.
     """
-    from filelock import FileLock
     from judges.zero_training import write_cases
 
-    base = tmp_path_factory.getbasetemp()
-    root = (base.parent if hasattr(request.config, "workerinput") else base) / "zero"
-    with FileLock(f"{root}.lock"):
-        if not root.exists():
-            unfinished = root.with_name("zero-unfinished")
-            unfinished.mkdir()
-            write_cases(unfinished)
-            unfinished.rename(root)
-    return root
+    return shared("zero", write_cases)
 
 
 @pytest.fixture(scope="session")
