@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from remap.dialects import registry
-from remap.dialects.base import AdapterTensor
+from remap.dialects.base import AdapterTensor, to_peft
 from remap.expr import Expr, Take
 from remap.types import Catalog, TensorSpec
 
@@ -36,7 +36,7 @@ class Adapter:
     def expr(self, tensor: AdapterTensor) -> Expr:
         """Its value as PEFT keeps it: A ``[r, in]``, B ``[out, r]``. Raises UsageError."""
         taken = Take(self.catalog.entries[tensor.key])
-        return registry.get(self.dialect).to_peft(tensor.leaf, taken)
+        return to_peft(registry.get(self.dialect), tensor.leaf, taken)
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -46,6 +46,11 @@ class Dialect(Protocol):
         that the dialect has no word for."""
         ...
 
+
+@runtime_checkable
+class Turns(Protocol):
+    """A dialect whose values lie otherwise than PEFT's."""
+
     def to_peft(self, leaf: str, value: Expr) -> Expr:
         """A tensor of this dialect as PEFT keeps it; ``leaf`` in PEFT's words. Raises UsageError."""
         ...
@@ -53,6 +58,16 @@ class Dialect(Protocol):
     def from_peft(self, leaf: str, value: Expr) -> Expr:
         """The way back."""
         ...
+
+
+def to_peft(dialect: Dialect, leaf: str, value: Expr) -> Expr:
+    """A dialect's tensor as PEFT keeps it: itself, but for those that turn it."""
+    return dialect.to_peft(leaf, value) if isinstance(dialect, Turns) else value
+
+
+def from_peft(dialect: Dialect, leaf: str, value: Expr) -> Expr:
+    """PEFT's tensor as the dialect keeps it."""
+    return dialect.from_peft(leaf, value) if isinstance(dialect, Turns) else value
 
 
 @runtime_checkable

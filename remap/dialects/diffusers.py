@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from remap.dialects.base import AdapterTensor
 from remap.dialects.modules import COMPONENTS
 from remap.dialects.plain import joined, leaf_of, word_for
-from remap.expr import Expr
 
 UNET = {
     "lora.down.weight": "lora_A.weight",
@@ -60,11 +59,6 @@ class Diffusers:
     def spell(self, tensor: AdapterTensor) -> str:
         leaves = TEXT if tensor.wrapper.startswith("text_encoder") else UNET
         return joined(tensor.wrapper, tensor.module, word_for(tensor, leaves, self.name))
-
-    def to_peft(self, leaf: str, value: Expr) -> Expr:
-        return value
-
-    from_peft = to_peft
 
 
 DIALECT = Diffusers()

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from remap.dialects.base import AdapterTensor
 from remap.dialects.plain import joined, leaf_of, word_for
 from remap.errors import UsageError
-from remap.expr import Expr
 
 PREFIX = "image_prefix"
 LORA = {
@@ -45,11 +44,6 @@ class Magma:
         if not is_magma(tensor):
             raise UsageError(f"{tensor.leaf} is no part of a bottleneck adapter", where=tensor.key)
         return joined(tensor.module, tensor.leaf)
-
-    def to_peft(self, leaf: str, value: Expr) -> Expr:
-        return value
-
-    from_peft = to_peft
 
     def around(
         self, tensors: Iterable[AdapterTensor], keys: Iterable[str] = ()
@@ -86,11 +80,6 @@ class MagmaLora:
         if is_prefix(tensor):
             return joined(tensor.module, tensor.leaf)
         return joined(tensor.module, word_for(tensor, LORA, self.name))
-
-    def to_peft(self, leaf: str, value: Expr) -> Expr:
-        return value
-
-    from_peft = to_peft
 
     def around(
         self, tensors: Iterable[AdapterTensor], keys: Iterable[str] = ()

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from remap.dialects.base import AdapterTensor
 from remap.dialects.plain import joined, leaf_of, word_for
-from remap.expr import Expr
 
 LEAVES = {
     "adapter.linear_in.weight": "lora_A.weight",
@@ -37,11 +36,6 @@ class Megatron:
 
     def spell(self, tensor: AdapterTensor) -> str:
         return joined(tensor.module, word_for(tensor, LEAVES, self.name))
-
-    def to_peft(self, leaf: str, value: Expr) -> Expr:
-        return value
-
-    from_peft = to_peft
 
     def around(
         self, tensors: Iterable[AdapterTensor], keys: Iterable[str] = ()

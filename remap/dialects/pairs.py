@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from remap.dialects import registry
-from remap.dialects.base import AdapterTensor
+from remap.dialects.base import AdapterTensor, to_peft
 from remap.expr import Take
 from remap.types import Entry, TensorSpec
 
@@ -82,4 +82,4 @@ def _shape(tensor: AdapterTensor, specs: Mapping[str, TensorSpec], dialect: str)
     spec = specs[tensor.key]
     if len(spec.shape) < 2:
         return spec.shape
-    return registry.get(dialect).to_peft(tensor.leaf, Take(Entry(tensor.key, spec))).spec.shape
+    return to_peft(registry.get(dialect), tensor.leaf, Take(Entry(tensor.key, spec))).spec.shape

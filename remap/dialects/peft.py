@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from remap.dialects.base import AdapterTensor
 from remap.dialects.plain import joined
-from remap.expr import Expr
 
 _LAYERS = """
 lora_A lora_B lora_E lora_embedding_A lora_embedding_B lora_magnitude_vector
@@ -73,11 +72,6 @@ class Peft:
     def spell(self, tensor: AdapterTensor) -> str:
         leaf = tensor.leaf.removeprefix(f"{SAVED}.")
         return joined(tensor.wrapper, tensor.module, leaf)
-
-    def to_peft(self, leaf: str, value: Expr) -> Expr:
-        return value
-
-    from_peft = to_peft
 
 
 WRAPPER = ("base_model", "model")

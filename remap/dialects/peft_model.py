@@ -28,7 +28,6 @@ from remap.dialects.peft import (
 )
 from remap.dialects.plain import joined
 from remap.errors import UsageError
-from remap.expr import Expr
 
 PROMPT = "prompt_encoder"
 INNER = "base_layer"
@@ -76,11 +75,6 @@ class PeftModel:
         if head in _TRAINED:
             return joined(tensor.wrapper, tensor.module, tensor.leaf)
         return joined(tensor.wrapper, tensor.module, head, tensor.adapter, *inner)
-
-    def to_peft(self, leaf: str, value: Expr) -> Expr:
-        return value
-
-    from_peft = to_peft
 
     def around(
         self, tensors: Iterable[AdapterTensor], keys: Iterable[str] = ()

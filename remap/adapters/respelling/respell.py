@@ -11,7 +11,7 @@ from remap.adapters.model import Adapter
 from remap.adapters.respelling.places import Place, places
 from remap.adapters.respelling.scales import BESIDE, CONFIG, beside, into_b, kept
 from remap.dialects import registry
-from remap.dialects.base import AdapterTensor
+from remap.dialects.base import AdapterTensor, from_peft
 from remap.dialects.magma import is_prefix
 from remap.dialects.peft import WRAPPER
 from remap.errors import UsageError
@@ -126,7 +126,7 @@ def _outputs(adapter: Adapter, dialect: str, placed: Mapping[str, Place], folder
         if t.leaf == "alpha" and where != BESIDE:
             continue
         new = _renamed(t, placed[t.key], dialect, folder, placed)
-        value = say.from_peft(t.leaf, adapter.expr(t))
+        value = from_peft(say, t.leaf, adapter.expr(t))
         op = "rename" if isinstance(value, Take) else "reshape"
         if t.leaf == "lora_B.weight" and not where:
             scaled = into_b(adapter, t.module, dialect, value)
