@@ -94,13 +94,8 @@ def command(
     if as_json:
         terminal.print_json(receipt)
         return
-    click.echo(
-        f"{destination}: {receipt.format}, {terminal.count(len(receipt.tensors), 'tensor')} in "
-        f"{terminal.count(len(receipt.files), 'file')}, {terminal.size(receipt.nbytes)}"
-    )
-    if receipt.drops:
-        reasons = sorted({d.because for d in receipt.drops})
-        terminal.note(f"note: {terminal.count(len(receipt.drops), 'tensor')} dropped: {'; '.join(reasons)}")
+    terminal.written(destination, receipt)
+    terminal.dropped(receipt)
     for text in receipt.warnings:
         terminal.note(f"warning: {text}")
     if receipt.left_behind:

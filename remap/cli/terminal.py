@@ -17,6 +17,8 @@ from remap.errors import DestinationError, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from remap.receipt import Receipt
+
 WIDTH = 10_000
 """Characters. A line of a table is never cut or folded: a terminal wraps it, a pipe takes it whole."""
 
@@ -97,6 +99,21 @@ def size(nbytes: int) -> str:
 def count(number: int, what: str) -> str:
     """``1 file``, ``3 files``."""
     return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def written(destination: Path, receipt: Receipt) -> None:
+    """One line of what lies at ``destination``."""
+    click.echo(
+        f"{destination}: {receipt.format}, {count(len(receipt.tensors), 'tensor')} in "
+        f"{count(len(receipt.files), 'file')}, {size(receipt.nbytes)}"
+    )
+
+
+def dropped(receipt: Receipt) -> None:
+    """How many tensors were dropped, and why."""
+    if receipt.drops:
+        reasons = sorted({d.because for d in receipt.drops})
+        note(f"note: {count(len(receipt.drops), 'tensor')} dropped: {'; '.join(reasons)}")
 
 
 @contextmanager
