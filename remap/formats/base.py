@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, Union, runtime_checkable
 
+from remap.errors import UsageError
 from remap.expr import Expr
 from remap.partitions.base import Copies
 from remap.types import Catalog
@@ -109,6 +110,11 @@ class WriteOptions:
     under: str | None = None
     optimizer: bool = True
     stages: int | None = None
+
+    def refuse_file(self, why: str) -> None:
+        """Raise UsageError where the destination is one file; ``why`` it must be a folder."""
+        if self.name is not None:
+            raise UsageError(f"{why}, {self.name} is a file's name", remedy="name a folder")
 
 
 @dataclass(frozen=True, slots=True)

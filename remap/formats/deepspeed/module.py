@@ -108,10 +108,7 @@ class DeepSpeed:
         self, tables: Sequence[Mapping[str, Expr]], source: Catalog, options: WriteOptions
     ) -> list[OutFile]:
         """``mp_rank_XX`` with the module of every rank, and ``latest`` last."""
-        if options.name is not None:
-            raise UsageError(
-                f"a DeepSpeed checkpoint is a folder, {options.name} is a file's name", remedy="name a folder"
-            )
+        options.refuse_file("a DeepSpeed checkpoint is a folder")
         if (options.stages or 1) > 1:
             raise UsageError(
                 f"{self.name} has no pipeline stages",

@@ -92,10 +92,7 @@ class DeepSpeedPipeline:
         self, tables: Sequence[Mapping[str, Expr]], source: Catalog, options: WriteOptions
     ) -> list[OutFile]:
         """A layer file of every number and rank, ``mp_rank_XX`` of every rank and stage, ``latest``."""
-        if options.name is not None:
-            raise UsageError(
-                f"layer files need a folder, {options.name} is a file's name", remedy="name a folder"
-            )
+        options.refuse_file("layer files need a folder")
         like = likeness(source, tables, options.stages, optimizer=options.optimizer)
         step = step_name(options.tag, like.folder.path.name if like.folder else STEP)
         stages = options.stages or (like.folder.pp if like.folder else 1)

@@ -94,10 +94,7 @@ class Megatron:
         self, tables: Sequence[Mapping[str, Expr]], source: Catalog, options: WriteOptions
     ) -> list[OutFile]:
         """A file of every rank and stage, and the tracker last."""
-        if options.name is not None:
-            raise UsageError(
-                f"a Megatron checkpoint is a folder, {options.name} is a file's name", remedy="name a folder"
-            )
+        options.refuse_file("a Megatron checkpoint is a folder")
         mine = source.format == self.name
         held = rank_files(source.root) if mine else []
         was = (max(f.rank for f in held) + 1, max(f.stage for f in held) + 1) if held else (1, 1)

@@ -29,8 +29,7 @@ from remap.types import Catalog, Entry
 
 def lay_out(tensors: Mapping[str, Expr], source: Catalog, options: WriteOptions) -> list[OutFile]:
     """The ``.distcp`` files, then ``.metadata``. Raises UsageError."""
-    if options.name is not None:
-        raise UsageError(f"DCP needs a folder, {options.name} is a file's name", remedy="name a folder")
+    options.refuse_file("DCP needs a folder")
     if options.ranks and options.shard_size:
         raise UsageError(
             "files have a size or one rank's share", remedy="give --ranks or --shard-size, not both"

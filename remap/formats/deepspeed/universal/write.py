@@ -49,8 +49,7 @@ def lay_out(
 ) -> list[OutFile]:
     """Every weight's files, the model files, and ``latest_universal`` last; see ``base.Undivided``. Raises
     UsageError."""
-    if options.name is not None:
-        raise UsageError(f"this is a folder, {options.name} is a file's name", remedy="name a folder")
+    options.refuse_file("this is a folder")
     native = source.native
     if isinstance(native, Run) and native.stage < 3 and source.at != ZERO:
         raise UsageError(
