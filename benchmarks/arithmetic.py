@@ -8,13 +8,12 @@ as for two tensor-parallel ranks; fp16 to bf16; and an fp32 one to bf16.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from harness import REMAP, Limit, measure, report
+from harness import REMAP, Limit, arguments, measure, report
 from rename import made
 
 PACK = """
@@ -50,11 +49,7 @@ def packs(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--gb", type=float, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where to put the files; they are removed")
-    args = parser.parse_args()
+    args = arguments(__doc__, gb=2)
     with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
         folder = Path(scratch)
         made(folder, args.gb)

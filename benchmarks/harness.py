@@ -7,6 +7,7 @@ a drift of the machine's speed hits all of them alike, and a ratio is the median
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
@@ -24,6 +25,15 @@ from typing import Any
 REMAP = Path(sys.executable).with_name("remap")
 RESULTS = "BENCH_RESULTS"
 """Variable with the file to which ``report`` appends a line of JSON for each table."""
+
+
+def arguments(about: str, *, gb: float, rounds: int = 3) -> argparse.Namespace:
+    """What a benchmark of files is told (``gb``, ``rounds``, ``folder``); ``about`` is its docstring."""
+    parser = argparse.ArgumentParser(description=about.split("\n\n")[0])
+    parser.add_argument("--gb", type=float, default=gb)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--folder", type=Path, help="where to put the files; they are removed")
+    return parser.parse_args()
 
 
 @dataclass(frozen=True)

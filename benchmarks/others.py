@@ -8,7 +8,6 @@ A LLaMA. transformers loads and saves it, with its own conversion of names; merg
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -18,7 +17,7 @@ import tempfile
 from math import prod
 from pathlib import Path
 
-from harness import REMAP, measure, report
+from harness import REMAP, arguments, measure, report
 
 HIDDEN, INNER, VOCABULARY = 2048, 5632, 32000
 TRANSFORMERS = """
@@ -85,11 +84,7 @@ def write(folder: Path, gigabytes: float) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--gb", type=float, default=1)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--folder", type=Path, help="where to put the files; they are removed")
-    args = parser.parse_args()
+    args = arguments(__doc__, gb=1, rounds=2)
     with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
         source, out, pack = (Path(scratch) / name for name in ("in", "out", "pack.yaml"))
         source.mkdir()

@@ -9,7 +9,6 @@ stay under 1 GiB whatever the size is. ``cp`` copies the source.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ import tempfile
 from multiprocessing import get_context
 from pathlib import Path
 
-from harness import REMAP, Limit, measure, report
+from harness import REMAP, Limit, arguments, measure, report
 
 HIDDEN, HEADS, WORDS = 4096, 32, 50432
 MEMORY = Limit(megabytes=1074)
@@ -73,11 +72,7 @@ def make(folder: Path, gigabytes: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--gb", type=float, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path)
-    args = parser.parse_args()
+    args = arguments(__doc__, gb=2)
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         source, four, outputs = folder / "hf", folder / "tp4", folder / "out"

@@ -9,7 +9,6 @@ loads all shards, joins, cuts, pads and saves, and by ``cp`` of as many bytes.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 from multiprocessing import get_context
 from pathlib import Path
 
-from harness import REMAP, measure, report
+from harness import REMAP, arguments, measure, report
 
 SCRIPT = """
 import sys, re, glob, os, torch
@@ -106,11 +105,7 @@ def make(folder: Path, gigabytes: float, shards: int = 8) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--gb", type=float, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where to put the files; they are removed")
-    args = parser.parse_args()
+    args = arguments(__doc__, gb=4)
     with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
         out, source, one = (Path(scratch) / name for name in ("out", "raw", "one"))
         # In a process of its own: the kernel counts a parent's memory as its child's.

@@ -8,7 +8,6 @@ table says so. Every tensor is still read, for its digest.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import REMAP, measure, report
+from harness import REMAP, arguments, measure, report
 from rename import made
 
 TITLE = "Rename on XFS, blocks shared"
@@ -47,11 +46,7 @@ def mounted(folder: Path | None, gigabytes: float) -> Iterator[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--gb", type=float, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where to put the files; they are removed")
-    args = parser.parse_args()
+    args = arguments(__doc__, gb=2)
     try:
         with mounted(args.folder, 4 * args.gb + 1) as place:
             share(place, args.gb, args.rounds)
