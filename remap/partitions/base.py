@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from remap.errors import UsageError
 from remap.expr import Expr, Slice
 
 Copies = Literal["error", "first", "mean"]
 """What replicated copies that differ become: an error when they are read, that of rank 0, their average."""
-COPIES: tuple[str, ...] = get_args(Copies)
 
 
 @dataclass(frozen=True, slots=True)

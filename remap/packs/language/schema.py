@@ -153,9 +153,7 @@ class RawKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     whether a model has them."""
 
     key: str
-    role: Literal[
-        "weight", "bias", "norm", "embedding", "head", "buffer", "adapter", "image-prefix", "companion"
-    ]
+    role: Role
     shape: list[Whole] | None = None
     each: dict[str, Whole] = {}
     partition: str = "replicated"
