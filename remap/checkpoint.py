@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from remap.dtypes import dtype as find_dtype
+from remap.dtypes import weight_dtype
 from remap.errors import UsageError
 from remap.stream.whole import whole
 from remap.types import Catalog, TensorSpec
@@ -94,7 +94,7 @@ class Checkpoint(Mapping[str, "torch.Tensor"]):
         dtype   what floating-point tensors are cast to; the others are left as they are
         """
         th = _torch()
-        name = None if dtype is None else find_dtype(str(dtype)).name
+        name = None if dtype is None else weight_dtype(str(dtype)).name
         found: dict[str, torch.Tensor] = {}
         for key, entry in self.catalog.entries.items():
             first = self.catalog.aliases.get(key)

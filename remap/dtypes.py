@@ -112,3 +112,15 @@ def dtype(name: str) -> DType:
             remedy=f"use one of {', '.join(t.name for t in TABLE)}",
         )
     return found
+
+
+def weight_dtype(name: str) -> DType:
+    """The type, by what a person calls it, that floating-point tensors are cast to. Raises UsageError for one
+    that can't hold weights."""
+    found = dtype(name)
+    if not found.is_float:
+        raise UsageError(
+            f"weights are not cast to {found.name}: it has no fractions, or no sign",
+            remedy="use float32, bfloat16, float16, or a float8 type",
+        )
+    return found

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import remap.parallel as parallel
 import remap.receipt as receipts
-from remap.dtypes import DType
-from remap.dtypes import dtype as find_dtype
+from remap.dtypes import weight_dtype
 from remap.errors import UsageError
 from remap.formats import registry
 from remap.formats.base import Ranked
@@ -58,7 +57,7 @@ def plan(
         params=dict(params or {}),
         remembered={s.pack: s.params for s in left.steps} if left else {},
         again=frozenset(again),
-        cast=_cast(dtype),
+        cast=weight_dtype(dtype) if dtype else None,
         tolerant=tolerant,
         ride=rider.classes if rider else None,
         spare=rider.params if rider else parallel.spoken_of(found, settings),
@@ -95,7 +94,7 @@ def replayed(receipt: Receipt, source: Source, rules: Rules) -> Plan:
         inverse=any(step.inverse for step in receipt.steps),
         remembered={step.pack: step.params for step in receipt.steps},
         again=receipt.again,
-        cast=_cast(receipt.dtype),
+        cast=weight_dtype(receipt.dtype) if receipt.dtype else None,
         ride=rider.classes if rider else None,
     )
     if how is None or how.tp is None or not isinstance(registry.get(receipt.format), Ranked):
@@ -106,14 +105,3 @@ def replayed(receipt: Receipt, source: Source, rules: Rules) -> Plan:
 def load_packs(rules: Rules) -> list[Pack]:
     """The packs of a ``rules`` argument. Raises PackError."""
     return [load(str(r)) for r in ([rules] if isinstance(rules, (str, Path)) else rules)]
-
-
-def _cast(dtype: object) -> DType | None:
-    """The type that floats are cast to. Raises UsageError for one that can't hold weights."""
-    found = find_dtype(str(dtype)) if dtype else None
-    if found is not None and not found.is_float:
-        raise UsageError(
-            f"weights are not cast to {found.name}: it has no fractions, or no sign",
-            remedy="use float32, bfloat16, float16, or a float8 type",
-        )
-    return found

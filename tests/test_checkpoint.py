@@ -121,6 +121,11 @@ def test_a_state_dict_goes_to_a_device(file):
     assert remap.open(file).state_dict(device="meta")["w"].device.type == "meta"
 
 
+def test_floats_are_cast_to_no_type_without_fractions(file):
+    with pytest.raises(UsageError, match="weights are not cast to int8"):
+        remap.open(file).state_dict(dtype="int8")
+
+
 def test_tensors_are_read_when_they_are_asked_for(tmp_path):
     save_file({"w": torch.zeros(4)}, tmp_path / "a.safetensors")
     ck = remap.open(tmp_path / "a.safetensors")

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
-from remap.dtypes import dtype as find_dtype
+from remap.dtypes import weight_dtype
 from remap.errors import InputError, NotACheckpoint
 from remap.files import locate
 from remap.formats import registry
@@ -82,8 +82,8 @@ def reshard(
         tp=tp,
         unflatten=unflatten,
         optimizer=optimizer,
-        dtype=find_dtype(dtype) if dtype else None,
-        optimizer_dtype=find_dtype(optimizer_dtype) if optimizer_dtype else None,
+        dtype=weight_dtype(dtype) if dtype else None,
+        optimizer_dtype=weight_dtype(optimizer_dtype) if optimizer_dtype else None,
         pp=pp,
         settings=replace(settings, params=params or {}),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
 import torch
 from formats.metaseq.samples import edit, load, make, make_unflattened
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,14 @@ def test_reshard_verify_and_diff(remap, tmp_path):
     assert remap("verify", tmp_path / "out").code == 0
     same = remap("diff", truth.first, tmp_path / "out")
     assert (same.code, "bit for bit" in same.out) == (0, True)
+
+
+@pytest.mark.parametrize("option", ["--dtype", "--optimizer-dtype"])
+def test_floats_are_cut_to_no_type_without_fractions(remap, tmp_path, option):
+    truth = make(tmp_path / "raw")
+    done = remap("reshard", truth.first, tmp_path / "out", "--fsdp", 1, option, "int8")
+    assert (done.code, "weights are not cast to int8" in done.err) == (2, True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_verify_finds_a_moment_that_changed(remap, tmp_path):
