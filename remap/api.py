@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 import remap.parallel as parallel
@@ -19,15 +20,15 @@ from remap.comparing.differences import Difference, compare
 from remap.destination import SUFFIXES, laid_out
 from remap.errors import UsageError
 from remap.files import locate
-from remap.formats.base import Format, OutFile, Ranked
+from remap.formats.base import OutFile, Ranked
 from remap.opening import Source, catalog, told, unmerged
-from remap.output import Begin, How, What, write_output
+from remap.output import Begin, How, What, reopened, write_output
 from remap.parallel import AS_FOUND, Settings
 from remap.plan import Plan
 from remap.planning import Rules, plan, replayed
 from remap.receipt import Parallel, Receipt
 from remap.stream import MEMORY
-from remap.types import Catalog, Entry
+from remap.types import Catalog
 
 __all__ = ["catalog", "convert", "diff", "open", "plan", "verify"]
 
@@ -147,7 +148,7 @@ def convert(
         executor=executor,
         progress=progress,
     )
-    return write_output(written, what, target, how, lambda path: _reopen(fmt, path, place))
+    return write_output(written, what, target, how, partial(reopened, fmt, at=place))
 
 
 def _said(made: Plan, tp: int | None, pp: int | None, settings: Settings) -> Parallel | None:
@@ -164,11 +165,6 @@ def _left(source: Catalog, files: Iterable[OutFile]) -> list[str]:
         return [n for f in files for n in f.left]
     kept = {n for f in files for n in f.kept}
     return [n for n in source.extras if n not in kept]
-
-
-def _reopen(fmt: Format, path: Path, at: str | None) -> Mapping[str, Entry]:
-    (root,) = fmt.find(path)
-    return fmt.open(root, at=at).entries
 
 
 def verify(

@@ -15,7 +15,7 @@ from remap.executors.registry import find as find_workers
 from remap.expr import Take
 from remap.expr.ties import tied_outputs
 from remap.files import is_remote, refresh
-from remap.formats.base import OutFile
+from remap.formats.base import Format, OutFile
 from remap.plan import Plan
 from remap.receipt import Receipt
 from remap.stream import MEMORY, Staging, Written, room, write_files
@@ -122,6 +122,12 @@ def write_output(
             put_file(folder / receipts.RECEIPT, receipt.encode(), how.sync)
         staging.commit()
     return receipt
+
+
+def reopened(fmt: Format, path: Path, at: str | None = None) -> Mapping[str, Entry]:
+    """What was written at ``path``, by its headers: the ``reopen`` of ``write_output`` for a format."""
+    (root,) = fmt.find(path)
+    return fmt.open(root, at=at).entries
 
 
 def _progress(how: How, files: Sequence[OutFile]) -> Callable[[int], None]:

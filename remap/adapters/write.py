@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from remap.adapters.read import CONFIG
@@ -19,10 +20,9 @@ from remap.formats import registry
 from remap.formats.base import Format, Literal, OutFile, WriteOptions
 from remap.formats.companions import CONFIG as MODEL
 from remap.formats.companions import carried
-from remap.output import How, What, write_output
+from remap.output import How, What, reopened, write_output
 from remap.plan import Plan, Step
 from remap.receipt import BY_ADAPTER, Receipt
-from remap.types import Entry
 from remap.version import __version__
 
 NAME = "adapter_model.safetensors"
@@ -102,8 +102,5 @@ def _write(
         raise UsageError("nothing is left to write", where=plan.catalog.root)
     what = What(format=fmt.name, files=files, single=single, left=plan.catalog.extras, ties=ties)
 
-    def reopen(path: Path) -> Mapping[str, Entry]:
-        (root,) = fmt.find(path)
-        return fmt.open(root).entries
-
-    return write_output(replace(plan, steps=(*plan.steps, _STEP)), what, destination, how, reopen)
+    steps = (*plan.steps, _STEP)
+    return write_output(replace(plan, steps=steps), what, destination, how, partial(reopened, fmt))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import remap.receipt as receipts
@@ -18,11 +19,12 @@ from remap.expr import Cast, Expr, Take
 from remap.formats import registry
 from remap.formats.base import WriteOptions
 from remap.formats.companions import carried
-from remap.output import How, What, write_output
+from remap.opening import told
+from remap.output import How, What, reopened, write_output
 from remap.plan import Output, Plan, make_plan
 from remap.receipt import Parallel, Receipt
 from remap.reshard.wanted import Wanted
-from remap.types import Catalog, Entry
+from remap.types import Catalog
 
 
 def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
@@ -30,9 +32,8 @@ def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
     PlanError."""
     _check(wanted)
     found = registry.open_catalog(root)
-    left = receipts.find(found)
-    remembered = left.parallel.params if left and left.parallel else {}
-    settings = replace(wanted.settings, remembered=remembered, padded=True)
+    settings = told(wanted.settings, wanted.settings.params, receipts.find(found))
+    settings = replace(settings, padded=True)
     ranks = wanted.tp or max(len(found.ranks), 1)
     sizes: dict[str, str] = {}
     if ranks == max(len(found.ranks), 1):
@@ -56,11 +57,7 @@ def recut(root: Path, path: Path, wanted: Wanted, how: How) -> Receipt:
         ),
     )
 
-    def reopen(written: Path) -> Mapping[str, Entry]:
-        (step,) = fmt.find(written)
-        return fmt.open(step).entries
-
-    return write_output(parallel.rank_plan(plan, tables), what, path, how, reopen)
+    return write_output(parallel.rank_plan(plan, tables), what, path, how, partial(reopened, fmt))
 
 
 def _check(wanted: Wanted) -> None:
